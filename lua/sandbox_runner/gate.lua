@@ -1,0 +1,52 @@
+--- A counting gate with a first-come, first-served queue.
+
+local core = require "sandbox_runner.core"
+
+local loop = core.loop
+local M = {}
+local Gate = {}
+Gate.__index = Gate
+
+--- size: how many may be inside; bound: how many may wait (nil = any number).
+function M.new(size, bound)
+  return setmetatable({ size = size, bound = bound, inside = 0, queue = {} }, Gate)
+end
+
+local function position(gate, ticket)
+  for i, t in ipairs(gate.queue) do
+    if t == ticket then return i end
+  end
+  return nil
+end
+
+--- Awaits entrance. on_wait(position), if given, is called once a second.
+-- Returns true, or nil, err (code "unavailable") when the queue is full. A
+-- cancelled waiter leaves the queue. Every entrance needs one leave().
+function Gate:enter(on_wait)
+  if self.inside < self.size then
+    self.inside = self.inside + 1
+    return true
+  end
+  if self.bound and #self.queue >= self.bound then
+    return nil, { code = "unavailable", message = ("%d runs are going on and %d wait; try again in a few seconds")
+      :format(self.inside, #self.queue) }
+  end
+  local ticket = loop.event()
+  self.queue[#self.queue + 1] = ticket
+  local _ <close> = setmetatable({}, { __close = function(_, failure)
+    local at = failure and position(self, ticket)
+    if at then table.remove(self.queue, at) elseif failure then self:leave() end
+  end })
+  repeat
+    if on_wait then on_wait(position(self, ticket)) end
+  until ticket:wait(1000)
+  return true
+end
+
+--- Gives the place to the first in the queue.
+function Gate:leave()
+  local first = table.remove(self.queue, 1)
+  if first then first:set() else self.inside = self.inside - 1 end
+end
+
+return M

@@ -1,0 +1,141 @@
+--- Fetches the images that the languages need: pulled by the engine, else built
+-- from Debian packages under a name of our own, never under the official one.
+
+local core = require "sandbox_runner.core"
+
+local loop = core.loop
+local M = {}
+
+local OWN = "^sandbox%-runner/(%w+):(%w+)$"
+
+local function say(...)
+  io.stdout:write(...)
+  io.stdout:write("\n")
+  io.stdout:flush()
+end
+
+local function split(name)
+  local repository, tag = name:match("^(.*):([^:/]+)$")
+  return repository or name, tag or "latest"
+end
+
+--- The sum of the layers' current and total bytes, as far as known.
+local function add_progress(state, line)
+  local event = core.json.decode(line)
+  if type(event) ~= "table" then return end
+  if event.error then state.failed = tostring(event.error) end
+  local detail = event.progressDetail
+  if event.id and type(detail) == "table" and detail.total then
+    state.layers[event.id] = { detail.current or 0, detail.total }
+  end
+end
+
+local function show_progress(name, state)
+  local current, total = 0, 0
+  for _, layer in pairs(state.layers) do
+    current, total = current + layer[1], total + layer[2]
+  end
+  if total > 0 and current ~= state.shown then
+    say(("  %s: %.0f of %.0f MB"):format(name, current / 1e6, total / 1e6))
+    state.shown = current
+  end
+end
+
+local function take_lines(state, text)
+  state.rest = state.rest .. text
+  local last = 1
+  for line, at in state.rest:gmatch("([^\n]*)\n()") do
+    add_progress(state, line)
+    last = at
+  end
+  state.rest = state.rest:sub(last)
+end
+
+--- Pulls one image, with a line of progress every other second.
+-- Returns true | nil, text.
+local function pull(docker, name)
+  local repository, tag = split(name)
+  say("pulling ", name)
+  local transfer, why = docker:pull(repository, tag)
+  if not transfer then return nil, why.message end
+  local state = { layers = {}, rest = "", next_show = loop.now_ms() + 2000 }
+  local finished
+  repeat
+    loop.sleep(100)
+    finished, why = transfer:finished()
+    if finished ~= nil then take_lines(state, transfer:read()) end
+    if loop.now_ms() >= state.next_show then
+      show_progress(name, state)
+      state.next_show = loop.now_ms() + 2000
+    end
+  until finished ~= false
+  if not finished then return nil, why.message end
+  if state.failed then return nil, state.failed end
+  return true
+end
+
+local function quoted(text)
+  return "'" .. text:gsub("'", "'\\''") .. "'"
+end
+
+local function builder_script(share)
+  for _, path in ipairs { share .. "/src/setup/image-build.sh", share .. "/setup/image-build.sh" } do
+    if core.sys.stat(path) then return path end
+  end
+  return nil
+end
+
+--- Builds and imports an image of ours. Returns true | nil, text.
+local function build(docker, name, share)
+  local kind, tag = name:match(OWN)
+  local script = kind and builder_script(share)
+  if not script then return nil, "there is no way to build it here" end
+  local out = os.tmpname()
+  say("building ", name, " from Debian packages")
+  local ok = os.execute(("bash %s %s %s"):format(quoted(script), quoted(kind), quoted(out)))
+  local why
+  if ok then
+    say("importing ", name)
+    ok, why = docker:import("sandbox-runner/" .. kind, tag, out)
+  end
+  os.remove(out)
+  if ok then return true end
+  return nil, why and why.message or "the build failed, see above"
+end
+
+local function get(engine, docker, entry, share)
+  local image = engine:image(entry.images)
+  if image then return image.name end
+  local reasons = {}
+  for _, name in ipairs(entry.images) do
+    local ok, why
+    if name:match(OWN) then ok, why = build(docker, name, share) else ok, why = pull(docker, name) end
+    if ok then return name end
+    say(("  %s: %s"):format(name, why))
+    reasons[#reasons + 1] = name
+  end
+  return nil, reasons
+end
+
+--- Makes sure that each language has one of its images. share: the folder with
+-- the set-up scripts. Returns the exit status: 0 when all are there.
+function M.run(config, engine, share)
+  local docker, why = engine:connect()
+  if not docker then
+    core.sys.log(why.message)
+    return 1
+  end
+  local status = 0
+  for _, name in ipairs(config.language_order) do
+    local image, tried = get(engine, docker, config.languages[name], share)
+    if image then
+      say(("%s: %s"):format(name, image))
+    else
+      core.sys.log(("%s: none of its images could be had (%s)"):format(name, table.concat(tried, ", ")))
+      status = 1
+    end
+  end
+  return status
+end
+
+return M

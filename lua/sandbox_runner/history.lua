@@ -1,0 +1,211 @@
+--- The record of runs, as the tools see it: opened at first use, never in the
+-- way of a result. A run that cannot be recorded is answered all the same, with
+-- a warning; the file is tried again a few seconds later.
+local core = require "sandbox_runner.core"
+
+local history = {}
+
+local RETRY_MS = 5000   -- pause after a failed attempt to open the file
+local PRUNE_EVERY = 64  -- added rows between two looks at max_rows
+local FOLDER_MODE = 448 -- 0700: code of the user is nobody else's business
+
+local null = core.json.null
+
+local Store = {}
+Store.__index = Store
+
+-- place ---------------------------------------------------------------------
+
+local function state_folder()
+  local xdg = core.sys.getenv("XDG_STATE_HOME")
+  if xdg and xdg:sub(1, 1) == "/" then return xdg .. "/sandbox-runner" end
+  local home = core.sys.home()
+  return home and home .. "/.local/state/sandbox-runner"
+end
+
+--- The absolute path of the history file: as configured when absolute, below
+-- the home folder for "~/...", else in the state folder (XDG_STATE_HOME or
+-- ~/.local/state, then sandbox-runner). Returns nil and a text when there is
+-- no home folder.
+function history.resolve(file)
+  if file:sub(1, 1) == "/" then return file end
+  local folder
+  if file:sub(1, 2) == "~/" then
+    folder, file = core.sys.home(), file:sub(3)
+  else
+    folder = state_folder()
+  end
+  if not folder then
+    return nil, "there is no home folder; give history.file in init.lua as an absolute path"
+  end
+  return folder .. "/" .. file
+end
+
+-- opening -------------------------------------------------------------------
+
+local function open_or_replace(self, path)
+  local db, err = core.history.open(path)
+  if db or err.code ~= "corrupt" then return db, err end
+  local moved, move_err = core.history.set_aside(path)
+  if not moved then return nil, move_err end
+  self.log(("history: %s was damaged (%s); it is kept as %s and a new file is begun")
+    :format(path, err.message, moved), "warning")
+  return core.history.open(path)
+end
+
+local function open_file(self)
+  local path, text = history.resolve(self.config.history.file)
+  if not path then return nil, text end
+  local ok, err = core.sys.mkdir_p(path:match("^(.*)/[^/]*$"), FOLDER_MODE)
+  local db
+  if ok then db, err = open_or_replace(self, path) end
+  if not db then return nil, ("%s: %s"):format(path, err.message) end
+  return db
+end
+
+-- Says each trouble once, not at every run.
+local function note_trouble(self, text)
+  if text and text ~= self.trouble then
+    self.log("history is off: " .. text, "warning")
+  elseif not text and self.trouble then
+    self.log("history is on again")
+  end
+  self.trouble = text
+end
+
+local function prune(self)
+  self.added = 0
+  local _, err = self.db:prune(self.config.history.max_rows)
+  if err then self.log("history: old rows were not removed: " .. err.message, "warning") end
+end
+
+-- The open database, or nil and a text.
+local function database(self)
+  if self.db then return self.db end
+  local now = core.loop.now_ms()
+  if self.trouble and now < self.next_try then return nil, self.trouble end
+  local db, text = open_file(self)
+  note_trouble(self, text)
+  if not db then
+    self.next_try = now + RETRY_MS
+    return nil, text
+  end
+  self.db = db
+  prune(self)
+  return db
+end
+
+-- A handle that failed is not used again: its file may be gone.
+local function drop(self, text)
+  self:close()
+  self.next_try = 0
+  note_trouble(self, text)
+  return nil, text
+end
+
+-- rows ----------------------------------------------------------------------
+
+--- Unix seconds -> "2026-11-30T12:34:56.123456+00:00".
+function history.timestamp(seconds)
+  local micro = math.floor(seconds * 1e6 + 0.5)
+  return os.date("!%Y-%m-%dT%H:%M:%S", micro // 1000000)
+    .. (".%06d+00:00"):format(micro % 1000000)
+end
+
+local function value_or_nil(value)
+  if value == null then return nil end
+  return value
+end
+
+local function to_row(self, request, result)
+  return {
+    timestamp = core.loop.wall(),
+    language = request.language.name,
+    code_snippet = core.text.prefix(core.text.repair(request.code),
+      self.config.history.preview_characters),
+    status = result.status,
+    exit_code = value_or_nil(result.exit_code),
+    duration_ms = result.duration_ms or 0,
+    stdout_size = result.stdout_bytes or 0,
+    stderr_size = result.stderr_bytes or 0,
+    run_id = result.run_id, reason = result.reason, signal = result.signal,
+    cpu_ms = result.cpu_ms, peak_memory_bytes = result.peak_memory_bytes,
+    truncated = result.truncated, image = result.image,
+    timeout_seconds = request.timeout_seconds,
+  }
+end
+
+local function from_row(row)
+  local exit_code = row.exit_code
+  if exit_code == nil then exit_code = null end
+  return { id = row.id, timestamp = history.timestamp(row.timestamp or 0),
+    language = row.language or "", code_snippet = row.code_snippet or "",
+    status = row.status or "", exit_code = exit_code, duration_ms = row.duration_ms or 0,
+    stdout_size = row.stdout_size or 0, stderr_size = row.stderr_size or 0,
+    run_id = row.run_id, reason = row.reason, signal = row.signal }
+end
+
+-- the store -----------------------------------------------------------------
+
+local function add(self, row)
+  local db, text = database(self)
+  if not db then return nil, text end
+  local id, err = db:add(row)
+  if id then return id end
+  drop(self, err.message)
+  if err.code ~= "corrupt" then return nil, err.message end
+  db, text = database(self)
+  if not db then return nil, text end
+  id, err = db:add(row)
+  if not id then return drop(self, err.message) end
+  return id
+end
+
+--- Records a run: request as of request.check, result as of result.build.
+-- Returns nil, or a warning for the user when the row could not be written.
+function Store:record(request, result)
+  if not self.config.history.enabled then return nil end
+  local id, text = add(self, to_row(self, request, result))
+  if not id then return "This run was not recorded in the history: " .. text end
+  note_trouble(self, nil)
+  self.added = self.added + 1
+  if self.added >= PRUNE_EVERY then prune(self) end
+  return nil
+end
+
+--- The newest rows, newest first: a JSON array of { id, timestamp, language,
+-- code_snippet, status, exit_code (null when there was none), duration_ms,
+-- stdout_size, stderr_size, run_id, reason, signal }; or nil and a text.
+function Store:recent(limit)
+  if not self.config.history.enabled then
+    return nil, "The history is switched off in init.lua (history.enabled = false)."
+  end
+  local db, text = database(self)
+  local rows, err
+  if db then
+    rows, err = db:recent(limit)
+    if not rows then
+      text = err.message
+      drop(self, text)
+    end
+  end
+  if not rows then return nil, ("The history is off: %s."):format(text) end
+  local out = core.json.array {}
+  for i, row in ipairs(rows) do out[i] = from_row(row) end
+  return out
+end
+
+--- Closes the file; it is opened again at the next use.
+function Store:close()
+  local db = self.db
+  self.db = nil
+  if db then db:close() end
+end
+
+--- A store for config.history. log is function(text, level). Nothing is
+-- opened yet, so that the start needs no disk.
+function history.open(config, log)
+  return setmetatable({ config = config, log = log, next_try = 0, added = 0 }, Store)
+end
+
+return history

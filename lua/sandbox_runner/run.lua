@@ -1,0 +1,286 @@
+--- One run from request to result: compile where the language needs it, then run.
+
+local core = require "sandbox_runner.core"
+local gate = require "sandbox_runner.gate"
+local result = require "sandbox_runner.result"
+local sandbox = require "sandbox_runner.sandbox"
+
+local loop, sys = core.loop, core.sys
+local M = {}
+local Runner = {}
+Runner.__index = Runner
+
+-- The agent keeps the deadline; this much later the server does so from outside.
+local GRACE_MS = 1500
+local TICK_MS = 1000
+local REMOVAL_WAIT_MS = 2000
+-- Starts that go on side by side: more only makes each slower on the engine.
+local STARTS = 4
+
+--- The whole environment of a program; a language may add to it. HOME and
+-- TMPDIR point to the one place that is writable in every stage. LeakSanitizer
+-- needs ptrace, which a sandbox does not have: without the option each clean
+-- program built with ASan would fail.
+local ENVIRONMENT = {
+  PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+  HOME = "/tmp", TMPDIR = "/tmp", USER = "sandbox", LOGNAME = "sandbox",
+  LANG = "C.UTF-8", ASAN_OPTIONS = "detect_leaks=0",
+}
+
+--- config: settings; engine: see engine.lua; log: function(text).
+function M.new(config, engine, log)
+  return setmetatable({
+    config = config, engine = engine, log = log,
+    gate = gate.new(config.limits.concurrency, config.limits.queue),
+    starts = gate.new(STARTS),
+  }, Runner)
+end
+
+local function environment(entry)
+  local all, list = {}, {}
+  for name, value in pairs(ENVIRONMENT) do all[name] = value end
+  for name, value in pairs(entry.env or {}) do all[name] = value end
+  for name, value in pairs(all) do list[#list + 1] = name .. "=" .. value end
+  table.sort(list)
+  return list
+end
+
+--- The limits of a stage in the units of the engine and the agent.
+local function stage_limits(self, section, entry, key)
+  local limits = { output_bytes = self.config.limits.output_bytes }
+  for name, value in pairs(section) do limits[name] = value end
+  for name, value in pairs(entry[key] or {}) do limits[name] = value end
+  return limits
+end
+
+local function spec_for(self, stage)
+  local l = stage.limits
+  return {
+    image = stage.image.id, volumes = stage.image.volumes, agent_volume = stage.agent_volume,
+    runtime = self.config.engine.runtime, instance = self.engine.owner.instance, run = stage.run_id,
+    memory = l.memory, nano_cpus = math.floor(l.cpus * 1e9 + 0.5), pids = l.pids,
+    open_files = l.open_files, file_size = l.file_size, files = l.files,
+    scratch = l.scratch, tmp = l.tmp, shm = l.shm, scratch_writable = stage.writable,
+    deadline = math.floor(loop.wall() + stage.wall_ms / 1000 + 60),
+  }
+end
+
+--- A to-be-closed value that calls fn when its block is left.
+function M.on_close(fn)
+  return setmetatable({}, { __close = fn })
+end
+
+--- The start failed for want of the agent (its volume was emptied, or another
+-- server is filling it right now), or the image went away meanwhile.
+local function may_retry(why)
+  return why.at == "start" or why.code == "not_found" or why.code == "conflict"
+end
+
+--- What a launch needs beforehand. Returns the connection | nil, err.
+local function prepare(self, stage, refill)
+  local engine = self.engine
+  local docker, why = engine:connect()
+  if not docker then return nil, why end
+  stage.image, why = engine:image(stage.entry.images)
+  if not stage.image then return nil, why end
+  stage.agent_volume, why = engine:agent(docker, stage.image, refill)
+  if not stage.agent_volume then return nil, why end
+  return docker
+end
+
+--- One attempt. Returns a launched sandbox, with the agent waiting | nil, err.
+local function launch_once(self, stage, attempt)
+  local docker, why = prepare(self, stage, attempt > 1)
+  if not docker then return nil, why end
+  local name = ("sandbox-runner-%s-%s%d"):format(stage.run_id, stage.kind, attempt)
+  local container
+  container, why = sandbox.new(self.engine, docker, name)
+  if not container then return nil, why end
+  local launched
+  local guard <close> = M.on_close(function() if not launched then container:close() end end)
+  launched, why = container:launch(spec_for(self, stage))
+  if not launched then return nil, why end
+  return container
+end
+
+local function launch(self, stage)
+  local container, why
+  for attempt = 1, 3 do
+    container, why = launch_once(self, stage, attempt)
+    if container then return container end
+    self.engine:note(why)
+    if not may_retry(why) then break end
+  end
+  return nil, why
+end
+
+local function launch_in_turn(self, stage)
+  local ok, why = self.starts:enter()
+  if not ok then return nil, why end
+  local guard <close> = M.on_close(function() self.starts:leave() end)
+  return launch(self, stage)
+end
+
+local function start_order(stage, uid)
+  local limits = stage.limits
+  return {
+    argv = stage.argv, env = environment(stage.entry), cwd = "/scratch", uid = uid,
+    wall_ms = stage.wall_ms, cpu_seconds = stage.wall_ms // 1000 + 2,
+    stdout_cap = limits.output_bytes, stderr_cap = limits.output_bytes,
+    want = stage.want and { stage.want } or nil, want_max = stage.want and limits.artifact or 0,
+  }
+end
+
+--- Waits for the report; tells the caller once a second how far it is.
+local function await_report(stage, box, ctx)
+  local started = loop.now_ms()
+  local last = stage.wall_ms + GRACE_MS
+  while true do
+    local elapsed = loop.now_ms() - started
+    if elapsed >= last then return nil, { code = "timeout", message = "the agent did not report in time" } end
+    local ok, why = box:wait("done", math.ceil(math.min(TICK_MS, last - elapsed)))
+    if ok or why.code ~= "timeout" then return ok, why end
+    if ctx.progress then
+      ctx.progress(stage.doing, (loop.now_ms() - started) / 1000, stage.wall_ms / 1000)
+    end
+  end
+end
+
+--- What became of a sandbox that ended without a report: the engine's events
+-- tell whether the kernel killed it for memory. Returns an outcome | nil, err.
+local function diagnose(self, stage, container, why)
+  if why.code == "timeout" then
+    return { finish = "wall", code = 0, oom = false, wall_ms = stage.wall_ms, cpu_ms = 0, peak_bytes = 0 }
+  end
+  local now = math.floor(loop.wall())
+  local text = container.docker:events(container.name, now - math.ceil(stage.wall_ms / 1000) - 30, now + 1)
+  if text and text:find('"oom"', 1, true) then
+    return { finish = "signal", code = 9, oom = true, wall_ms = loop.now_ms() - stage.started_ms, cpu_ms = 0,
+      peak_bytes = stage.limits.memory }
+  end
+  self.engine:note(why)
+  local words = core.text.visible(core.text.repair(container.box:words()))
+  self.log(("run %s: sandbox lost: %s %s"):format(stage.run_id, why.message, words))
+  return nil, { code = "unavailable", message = "The sandbox was lost before the program ended (engine stopped, or "
+    .. "somebody removed it). Nothing is known about the program's end; run it again." }
+end
+
+--- Adds what the box holds to a report or diagnosis.
+local function complete(stage, box, report)
+  report.stdout, report.stderr = box:output()
+  report.stdout_bytes = report.stdout_bytes or #report.stdout
+  report.stderr_bytes = report.stderr_bytes or #report.stderr
+  report.limits = { timeout_ms = stage.wall_ms, memory = stage.limits.memory, cpus = stage.limits.cpus }
+  if stage.want and report.finish == "exit" and report.code == 0 then
+    report.artifact, report.artifact_missing = box:artifact(1)
+  end
+  return report
+end
+
+local function reported(box)
+  local report, why = box:report()
+  if report then return report end
+  return nil, { code = "invalid", message = "The program could not be started: " .. why.message }
+end
+
+--- Hands the files and the start order over. Returns true | nil, err.
+local function give_orders(self, stage, container, ctx)
+  local box, ok, why = container.box, true, nil
+  for _, file in ipairs(stage.files) do
+    ok, why = box:put_file(file.path, file.mode, file.data)
+    if not ok then return nil, why end
+  end
+  stage.started_ms = loop.now_ms()
+  ok, why = box:start(start_order(stage, container.uid))
+  if not ok then return nil, why end
+  ctx.started = true
+  if ctx.progress then ctx.progress(stage.doing, 0, stage.wall_ms / 1000) end
+  return true
+end
+
+--- Runs one stage in a sandbox of its own. stage: {kind="c"|"r", entry, limits,
+-- wall_ms, argv, files={{path, mode, data}}, want=path or nil, writable, doing,
+-- run_id}. Returns a stage outcome (see result.lua) | nil, err.
+function Runner:stage(stage, ctx)
+  local container, why = launch_in_turn(self, stage)
+  if not container then return nil, why end
+  local guard <close> = container
+  local ok, report
+  ok, why = give_orders(self, stage, container, ctx)
+  if not ok then return nil, why end
+  ok, why = await_report(stage, container.box, ctx)
+  if ok then
+    container:over()
+    report, why = reported(container.box)
+  else
+    report, why = diagnose(self, stage, container, why)
+  end
+  if not report then return nil, why end
+  complete(stage, container.box, report)
+  if report.finish ~= "exit" then -- a killed run is answered when it is really gone
+    container:close()
+    container.gone:wait(REMOVAL_WAIT_MS)
+  end
+  return report
+end
+
+local function compile_stage(self, request, run_id)
+  local entry = request.language
+  local limits = stage_limits(self, self.config.compile, entry, "compile_limits")
+  return {
+    kind = "c", entry = entry, run_id = run_id, limits = limits, argv = entry.compile, want = entry.artifact,
+    wall_ms = math.floor(limits.timeout_seconds * 1000), writable = true, doing = "compiling",
+    files = { { path = entry.file, mode = 420, data = request.code } },
+  }
+end
+
+--- An artifact comes back to a scratch folder that the program cannot write to.
+local function run_stage(self, request, run_id, artifact)
+  local entry = request.language
+  local file = artifact and { path = entry.artifact, mode = 493, data = artifact }
+    or { path = entry.file, mode = 420, data = request.code }
+  return {
+    kind = "r", entry = entry, run_id = run_id, limits = stage_limits(self, self.config.limits, entry, "limits"),
+    argv = entry.run, wall_ms = request.timeout_ms, writable = artifact == nil, doing = "running",
+    files = { file },
+  }
+end
+
+local function compiled(outcome)
+  return outcome.compile.finish == "exit" and outcome.compile.code == 0 and outcome.compile.artifact ~= nil
+end
+
+local function execute(self, request, ctx, outcome)
+  local artifact, why
+  if request.language.compile then
+    local stage = compile_stage(self, request, outcome.run_id)
+    outcome.compile, why = self:stage(stage, ctx)
+    if not outcome.compile then return nil, why end
+    outcome.image = stage.image.name
+    if not compiled(outcome) then return outcome end
+    artifact, outcome.compile.artifact = outcome.compile.artifact, nil
+  end
+  local stage = run_stage(self, request, outcome.run_id, artifact)
+  outcome.run, why = self:stage(stage, ctx)
+  if not outcome.run then return nil, why end
+  outcome.image = stage.image.name
+  return outcome
+end
+
+--- Runs a checked request (request.lua). ctx.progress(message, elapsed, total),
+-- if given, is told what happens. Returns a result (result.lua) | nil, err: it
+-- could not be run at all. Throws when the task is cancelled.
+function Runner:run(request, ctx)
+  local asked = loop.now_ms()
+  local ok, why = self.gate:enter(ctx.progress and function(position)
+    ctx.progress(("queued, position %d"):format(position), 0, 0)
+  end)
+  if not ok then return nil, why end
+  local guard <close> = M.on_close(function() self.gate:leave() end)
+  local outcome = { run_id = sys.random_hex(8), queue_ms = loop.now_ms() - asked }
+  outcome, why = execute(self, request, ctx, outcome)
+  if not outcome then return nil, why end
+  return result.build(self.config, request, outcome)
+end
+
+return M

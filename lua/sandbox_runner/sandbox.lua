@@ -1,0 +1,120 @@
+--- One disposable sandbox: launched, used once, and surely gone afterwards.
+--
+-- A sandbox is a to-be-closed value. Closing never loses a container: while the
+-- engine is still creating it, the removal waits for that; the removal itself
+-- runs in a task of its own, which a cancelled run does not take with it.
+
+local core = require "sandbox_runner.core"
+
+local loop = core.loop
+local M = {}
+local Sandbox = {}
+Sandbox.__index = Sandbox
+
+local ATTACH_MS, READY_MS = 10000, 20000
+local GONE_MS = 10000 -- for a sandbox whose agent has said that it ends
+local KILLED_MS = 3000
+local LADDER_MS = { 1000, 2000, 4000 }
+
+--- engine: see engine.lua; docker: its connection; name: of the container.
+function M.new(engine, docker, name)
+  local uid = engine:take_uid()
+  if not uid then return nil, { code = "unavailable", message = "too many sandboxes at once; try again" } end
+  engine.active = engine.active + 1
+  return setmetatable({
+    engine = engine, docker = docker, name = name, uid = uid,
+    state = "new", -- new, created, started, over
+    gone = loop.event(),
+  }, Sandbox)
+end
+
+--- Creates the container in a task of its own: a creation that is given up half
+-- way could still come into being, with nobody to remove it.
+function Sandbox:create(spec)
+  local created = loop.event()
+  self.created = created
+  loop.spawn(function()
+    local ok, why = self.docker:create(self.name, spec)
+    if ok then self.state = "created" end
+    created:set(ok and { ok = true } or { err = why })
+  end)
+  local outcome = created:wait()
+  if outcome.ok then return true end
+  return nil, outcome.err
+end
+
+--- From nothing to an agent that waits for orders. Returns true | nil, err.
+function Sandbox:launch(spec)
+  spec.uid = self.uid
+  local ok, why = self:create(spec)
+  if not ok then return nil, why end
+  self.box, why = self.docker:attach(self.name, ATTACH_MS)
+  if not self.box then return nil, why end
+  ok, why = self.docker:start(self.name)
+  if not ok then
+    why.at = "start"
+    return nil, why
+  end
+  self.state = "started"
+  ok, why = self.box:wait("ready", READY_MS)
+  if not ok then
+    why.at = "start"
+    return nil, why
+  end
+  return true
+end
+
+--- The agent has reported: the container ends by itself.
+function Sandbox:over()
+  self.state = "over"
+end
+
+local function is_gone(ok, why)
+  return ok or why.code == "not_found"
+end
+
+--- Waits until the engine has removed it, with growing force.
+local function remove(self)
+  local docker, name = self.docker, self.name
+  if self.state == "started" then
+    docker:set_cpus(name, 2000000000) -- a throttled fork bomb dies slowly
+    docker:kill(name)
+  end
+  if self.state ~= "created" and is_gone(docker:wait_removed(name, self.state == "over" and GONE_MS or KILLED_MS)) then
+    return true
+  end
+  local ok, why
+  for _, pause in ipairs(LADDER_MS) do
+    ok, why = docker:remove(name)
+    if is_gone(ok, why) then return true end
+    loop.sleep(pause)
+  end
+  return nil, why
+end
+
+local function reap(self)
+  if self.created then self.created:wait() end
+  local ok, why = true, nil
+  if self.state ~= "new" then ok, why = remove(self) end
+  local engine = self.engine
+  if ok then
+    engine.uids[self.uid] = nil
+  else -- its uid stays taken, and the next server's sweep tries again
+    engine.leaked[self.name] = true
+    engine.log(("sandbox %s could not be removed: %s"):format(self.name, why.message))
+  end
+  engine.active = engine.active - 1
+  self.gone:set()
+end
+
+--- Ends it, whatever its state; does not wait. Idempotent.
+function Sandbox:close()
+  if self.closed then return end
+  self.closed = true
+  if self.box then self.box:close() end -- before any kill: an unread attach stream wedges it
+  loop.spawn(reap, self)
+end
+
+Sandbox.__close = Sandbox.close
+
+return M

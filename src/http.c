@@ -1,0 +1,536 @@
+#include "http.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "json.h"
+
+#define CONNECT_TIMEOUT_MS 2000L
+#define HEAD_MAX 16384u  /* head of the answer to an upgrade */
+#define READ_SIZE 65536u
+
+struct sr_http {
+    struct sr_poller poller;
+    CURLM *multi;
+    struct sr_loop *loop;
+    struct curl_waitfd *fds;
+    unsigned fds_cap;
+};
+
+/* What a finished easy handle belongs to: CURLOPT_PRIVATE points to one. */
+struct owner {
+    void (*on_done)(struct owner *o, CURLcode code);
+};
+
+struct call_owner {
+    struct owner owner;
+    struct sr_call *call;
+    char message[CURL_ERROR_SIZE];
+};
+
+struct stream_owner {
+    struct owner owner;
+    struct sr_stream *stream;
+    char message[CURL_ERROR_SIZE];
+};
+
+static short to_curl(short events)
+{
+    return (short)((events & POLLIN ? CURL_WAIT_POLLIN : 0) |
+                   (events & POLLPRI ? CURL_WAIT_POLLPRI : 0) |
+                   (events & POLLOUT ? CURL_WAIT_POLLOUT : 0));
+}
+
+static bool grow_fds(struct sr_http *http, unsigned n)
+{
+    struct curl_waitfd *fds;
+
+    if (n <= http->fds_cap)
+        return true;
+    fds = realloc(http->fds, n * sizeof *fds);
+    if (!fds)
+        return false;
+    http->fds = fds;
+    http->fds_cap = n;
+    return true;
+}
+
+/* curl reports only the events that were asked for: POLLERR and POLLHUP of a
+ * watched descriptor are asked of the kernel directly afterwards. */
+static int poller_wait(struct sr_poller *p, struct pollfd *fds, unsigned n, int timeout_ms)
+{
+    struct sr_http *http = (struct sr_http *)p;
+
+    if (!grow_fds(http, n))
+        return 0;
+    for (unsigned i = 0; i < n; i++)
+        http->fds[i] = (struct curl_waitfd){.fd = fds[i].fd, .events = to_curl(fds[i].events)};
+    curl_multi_poll(http->multi, http->fds, n, timeout_ms < 0 ? 1 << 30 : timeout_ms, NULL);
+    return poll(fds, n, 0);
+}
+
+static void poller_perform(struct sr_poller *p)
+{
+    struct sr_http *http = (struct sr_http *)p;
+    int running, left;
+    CURLMsg *msg;
+
+    curl_multi_perform(http->multi, &running);
+    while ((msg = curl_multi_info_read(http->multi, &left))) {
+        struct owner *o = NULL;
+
+        if (msg->msg != CURLMSG_DONE)
+            continue;
+        curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &o);
+        o->on_done(o, msg->data.result);
+    }
+}
+
+int sr_http_open(struct sr_http **out, struct sr_loop *loop, struct sr_err *err)
+{
+    struct sr_http *http = calloc(1, sizeof *http);
+
+    if (!http)
+        return sr_err_set(err, SR_NO_MEMORY, "out of memory");
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(http->multi = curl_multi_init())) {
+        free(http);
+        return sr_err_set(err, SR_INTERNAL, "libcurl cannot be initialised");
+    }
+    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, 4L);
+    http->poller = (struct sr_poller){poller_wait, poller_perform};
+    http->loop = loop;
+    loop->poller = &http->poller;
+    *out = http;
+    return 0;
+}
+
+void sr_http_close(struct sr_http *http)
+{
+    if (!http)
+        return;
+    http->loop->poller = NULL;
+    curl_multi_cleanup(http->multi);
+    curl_global_cleanup();
+    free(http->fds);
+    free(http);
+}
+
+static char *join(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    char *s = malloc(n + m + 1);
+
+    if (s) {
+        memcpy(s, a, n);
+        memcpy(s + n, b, m + 1);
+    }
+    return s;
+}
+
+int sr_target_parse(struct sr_target *t, const char *address, const char *tls_dir,
+                    struct sr_err *err)
+{
+    *t = (struct sr_target){0};
+    if (!strncmp(address, "unix://", 7)) {
+        if (address[7] != '/')
+            return sr_err_set(err, SR_INVALID, "engine address \"%s\": write unix:///path/of/socket",
+                              address);
+        t->unix_path = strdup(address + 7);
+        t->origin = strdup("http://localhost");
+    } else if (!strncmp(address, "tcp://", 6) && address[6]) {
+        t->origin = join(tls_dir ? "https://" : "http://", address + 6);
+        if (tls_dir) {
+            t->ca = join(tls_dir, "/ca.pem");
+            t->cert = join(tls_dir, "/cert.pem");
+            t->key = join(tls_dir, "/key.pem");
+        }
+    } else {
+        return sr_err_set(err, SR_INVALID,
+                          "engine address \"%s\": unix:///path or tcp://host:port is needed", address);
+    }
+    if (!t->origin)
+        return sr_err_set(err, SR_NO_MEMORY, "out of memory");
+    return 0;
+}
+
+void sr_target_clear(struct sr_target *t)
+{
+    free(t->unix_path);
+    free(t->origin);
+    free(t->ca);
+    free(t->cert);
+    free(t->key);
+    *t = (struct sr_target){0};
+}
+
+static CURL *new_easy(const struct sr_target *t, const char *path, char *message)
+{
+    char *url = join(t->origin, path);
+    CURL *easy = url ? curl_easy_init() : NULL;
+
+    if (easy) {
+        curl_easy_setopt(easy, CURLOPT_URL, url);
+        curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, message);
+        curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+        curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* never by way of http_proxy */
+        curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
+        if (t->unix_path)
+            curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, t->unix_path);
+        if (t->ca) {
+            curl_easy_setopt(easy, CURLOPT_CAINFO, t->ca);
+            curl_easy_setopt(easy, CURLOPT_SSLCERT, t->cert);
+            curl_easy_setopt(easy, CURLOPT_SSLKEY, t->key);
+        }
+    }
+    free(url);
+    return easy;
+}
+
+static void explain(CURL *easy, CURLcode code, const char *message, struct sr_err *err)
+{
+    long os_errno = 0;
+    const char *text = message[0] ? message : curl_easy_strerror(code);
+
+    curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_errno);
+    if (code == CURLE_OUT_OF_MEMORY)
+        sr_err_set(err, SR_NO_MEMORY, "out of memory");
+    else if (code == CURLE_OPERATION_TIMEDOUT)
+        sr_err_set(err, SR_TIMEOUT, "%s", text);
+    else if (code == CURLE_COULDNT_CONNECT && (os_errno == EACCES || os_errno == EPERM))
+        sr_err_set(err, SR_DENIED, "%s", strerror((int)os_errno));
+    else if (code == CURLE_COULDNT_CONNECT && os_errno)
+        sr_err_set(err, SR_UNAVAILABLE, "%s", strerror((int)os_errno));
+    else
+        sr_err_set(err, SR_UNAVAILABLE, "%s", text);
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *ud)
+{
+    struct sr_call *call = ud;
+    size_t n = size * count;
+
+    if (call->answer.len + n > call->body_cap)
+        return 0; /* ends the transfer with CURLE_WRITE_ERROR */
+    sr_buf_append(&call->answer, data, n);
+    return sr_buf_ok(&call->answer) ? n : 0;
+}
+
+static size_t on_header(char *data, size_t size, size_t count, void *ud)
+{
+    struct sr_call *call = ud;
+    size_t n = size * count, len;
+    static const char name[] = "api-version:";
+
+    if (n > sizeof name - 1 && !strncasecmp(data, name, sizeof name - 1)) {
+        const char *at = data + sizeof name - 1, *end = data + n;
+
+        while (at < end && *at == ' ')
+            at++;
+        for (len = 0; at + len < end && len < sizeof call->api_version - 1 && at[len] > ' '; len++)
+            call->api_version[len] = at[len];
+        call->api_version[len] = '\0';
+    }
+    return n;
+}
+
+static size_t on_upload(char *dst, size_t size, size_t count, void *ud)
+{
+    const struct sr_call *call = ud;
+    ssize_t n = read(call->upload_fd, dst, size * count);
+
+    return n < 0 ? CURL_READFUNC_ABORT : (size_t)n;
+}
+
+static void release_easy(struct sr_http *http, void **easy)
+{
+    void *owner = NULL;
+
+    if (!*easy)
+        return;
+    curl_easy_getinfo((CURL *)*easy, CURLINFO_PRIVATE, &owner);
+    curl_multi_remove_handle(http->multi, *easy);
+    curl_easy_cleanup(*easy);
+    free(owner);
+    *easy = NULL;
+}
+
+static void end_transfer(struct sr_call *call)
+{
+    release_easy(call->http, &call->easy);
+    curl_slist_free_all(call->headers);
+    call->headers = NULL;
+}
+
+static void call_done(struct owner *o, CURLcode code)
+{
+    struct call_owner *co = (struct call_owner *)o;
+    struct sr_call *call = co->call;
+    struct sr_err err = {.code = SR_OK};
+
+    curl_easy_getinfo((CURL *)call->easy, CURLINFO_RESPONSE_CODE, &call->status);
+    if (code == CURLE_WRITE_ERROR)
+        sr_err_set(&err, sr_buf_ok(&call->answer) ? SR_TOO_LARGE : SR_NO_MEMORY,
+                   "the engine's answer is larger than %zu bytes", call->body_cap);
+    else if (code != CURLE_OK)
+        explain(call->easy, code, co->message, &err);
+    end_transfer(call);
+    sr_op_finish(&call->op, err.code == SR_OK ? NULL : &err);
+}
+
+static void call_abort(struct sr_op *op)
+{
+    end_transfer(sr_container_of(op, struct sr_call, op));
+}
+
+static void set_body(CURL *easy, const struct sr_call *call)
+{
+    if (call->upload_fd > 0) {
+        curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_upload);
+        curl_easy_setopt(easy, CURLOPT_READDATA, call);
+    } else if (call->body || !strcmp(call->method, "POST")) {
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, call->body ? call->body : "");
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body_len);
+    }
+    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, call->method);
+}
+
+static void set_headers(struct sr_call *call)
+{
+    struct curl_slist *list = curl_slist_append(NULL, "Expect:"); /* no 100-continue round trip */
+
+    if (call->content_type && list) {
+        char *line = join("Content-Type: ", call->content_type);
+
+        list = line ? curl_slist_append(list, line) : list;
+        free(line);
+    }
+    call->headers = list;
+    curl_easy_setopt((CURL *)call->easy, CURLOPT_HTTPHEADER, list);
+}
+
+int sr_call_start(struct sr_http *http, const struct sr_target *target, struct sr_call *call,
+                  int64_t timeout_ms, struct sr_err *err)
+{
+    struct call_owner *co = calloc(1, sizeof *co);
+    CURL *easy = co ? new_easy(target, call->path, co->message) : NULL;
+
+    if (!easy) {
+        free(co);
+        return sr_err_set(err, SR_NO_MEMORY, "out of memory");
+    }
+    co->owner.on_done = call_done;
+    co->call = call;
+    call->http = http;
+    call->easy = easy;
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, co);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
+    set_body(easy, call);
+    set_headers(call);
+    sr_op_start(http->loop, &call->op, timeout_ms, call_abort);
+    curl_multi_add_handle(http->multi, easy);
+    return 0;
+}
+
+void sr_call_clear(struct sr_call *call)
+{
+    sr_op_drop(&call->op);
+    sr_buf_clear(&call->answer);
+}
+
+enum sr_code sr_http_code(long status)
+{
+    if ((status >= 200 && status < 300) || status == 304)
+        return SR_OK;
+    switch (status) {
+    case 400: return SR_INVALID;
+    case 401:
+    case 403: return SR_DENIED;
+    case 404: return SR_NOT_FOUND;
+    case 409: return SR_CONFLICT;
+    case 503: return SR_UNAVAILABLE;
+    default: return SR_INTERNAL;
+    }
+}
+
+static void stream_fail(struct sr_stream *s, const struct sr_err *err)
+{
+    bool was_open = s->open;
+    struct sr_err copy = *err;
+
+    sr_stream_close(s);
+    if (was_open)
+        s->on_bytes(s, NULL, 0, &copy);
+    else
+        sr_op_finish(&s->op, &copy);
+}
+
+/* The engine explains a refusal as {"message": "..."} (Engine API, ErrorResponse). */
+static void refuse(const struct sr_stream *s, const char *body, size_t n, struct sr_err *err)
+{
+    struct sr_json *root = NULL;
+    const char *text = NULL;
+
+    if (sr_json_parse(&root, body, n, NULL, NULL) == 0)
+        text = sr_json_get_string(root, "message");
+    sr_err_set(err, sr_http_code(s->status), "attach: %s (HTTP %ld)", text ? text : "refused",
+               s->status);
+    sr_json_free(root);
+}
+
+/* The head of the answer is complete: head_len bytes, the rest is the stream's
+ * first bytes, or the body of a refusal. */
+static void head_done(struct sr_stream *s, size_t head_len)
+{
+    struct sr_buf rest = {0};
+    struct sr_err err;
+
+    s->status = strtol(s->head.data + 9, NULL, 10); /* "HTTP/1.1 NNN ..." */
+    if (s->status != 101 && s->status != 200) {
+        refuse(s, s->head.data + head_len, s->head.len - head_len, &err);
+        stream_fail(s, &err);
+        return;
+    }
+    s->open = true;
+    sr_buf_append(&rest, s->head.data + head_len, s->head.len - head_len);
+    sr_buf_clear(&s->head);
+    sr_op_finish(&s->op, NULL);
+    if (rest.len)
+        s->on_bytes(s, rest.data, rest.len, NULL);
+    sr_buf_clear(&rest);
+}
+
+static void read_head(struct sr_stream *s, const char *data, size_t n)
+{
+    struct sr_err err;
+    const char *end;
+
+    sr_buf_append(&s->head, data, n);
+    end = s->head.len ? memmem(s->head.data, s->head.len, "\r\n\r\n", 4) : NULL;
+    if (end && s->head.len >= 12) {
+        head_done(s, (size_t)(end - s->head.data) + 4);
+    } else if (s->head.len > HEAD_MAX || !sr_buf_ok(&s->head)) {
+        sr_err_set(&err, SR_PROTOCOL, "attach: the engine's answer has no end of its head");
+        stream_fail(s, &err);
+    }
+}
+
+static void stream_read(struct sr_stream *s)
+{
+    static char chunk[READ_SIZE]; /* one thread, never kept across a call */
+    struct sr_err err;
+    size_t n = 0;
+    CURLcode code = curl_easy_recv(s->easy, chunk, sizeof chunk, &n);
+
+    if (code == CURLE_AGAIN)
+        return;
+    if (code != CURLE_OK) {
+        sr_err_set(&err, SR_UNAVAILABLE, "connection to the engine lost");
+        stream_fail(s, &err);
+    } else if (n == 0 && s->open) {
+        sr_stream_close(s);
+        s->on_bytes(s, NULL, 0, NULL);
+    } else if (n == 0) {
+        sr_err_set(&err, SR_PROTOCOL, "attach: the engine closed the connection");
+        stream_fail(s, &err);
+    } else if (s->open) {
+        s->on_bytes(s, chunk, n, NULL);
+    } else {
+        read_head(s, chunk, n);
+    }
+}
+
+static void stream_ready(struct sr_watch *w, short revents)
+{
+    struct sr_stream *s = sr_container_of(w, struct sr_stream, watch);
+
+    if (revents & POLLOUT)
+        sr_stream_flush(s);
+    if (s->easy && (revents & (POLLIN | POLLHUP | POLLERR)))
+        stream_read(s);
+}
+
+void sr_stream_flush(struct sr_stream *s)
+{
+    size_t n = 0, done = 0;
+    CURLcode code = CURLE_OK;
+
+    while (s->easy && s->watch.link && done < s->out.len) {
+        code = curl_easy_send(s->easy, s->out.data + done, s->out.len - done, &n);
+        if (code != CURLE_OK)
+            break;
+        done += n;
+    }
+    sr_buf_consume(&s->out, done);
+    s->watch.events = (short)(POLLIN | (s->out.len ? POLLOUT : 0));
+    /* A hard error shows itself again as the end of the read side, which is
+     * where it is reported: what the peer said before it left comes first. */
+    if (code != CURLE_OK && code != CURLE_AGAIN) {
+        sr_buf_clear(&s->out);
+        s->watch.events = POLLIN;
+    }
+}
+
+static void stream_connected(struct owner *o, CURLcode code)
+{
+    struct stream_owner *so = (struct stream_owner *)o;
+    struct sr_stream *s = so->stream;
+    curl_socket_t fd = CURL_SOCKET_BAD;
+    struct sr_err err;
+
+    if (code != CURLE_OK) {
+        explain(s->easy, code, so->message, &err);
+        stream_fail(s, &err);
+        return;
+    }
+    curl_easy_getinfo((CURL *)s->easy, CURLINFO_ACTIVESOCKET, &fd);
+    s->watch = (struct sr_watch){.fd = fd, .events = POLLIN, .on_ready = stream_ready};
+    sr_watch_add(s->loop, &s->watch);
+    sr_stream_flush(s);
+}
+
+static void stream_abort(struct sr_op *op)
+{
+    sr_stream_close(sr_container_of(op, struct sr_stream, op));
+}
+
+int sr_stream_start(struct sr_http *http, const struct sr_target *target, struct sr_stream *s,
+                    const char *path, int64_t timeout_ms, struct sr_err *err)
+{
+    struct stream_owner *so = calloc(1, sizeof *so);
+    CURL *easy = so ? new_easy(target, "/", so->message) : NULL;
+
+    if (!easy) {
+        free(so);
+        return sr_err_set(err, SR_NO_MEMORY, "out of memory");
+    }
+    so->owner.on_done = stream_connected;
+    so->stream = s;
+    s->http = http;
+    s->loop = http->loop;
+    s->easy = easy;
+    sr_buf_printf(&s->out, "POST %s HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\n"
+                  "Upgrade: tcp\r\nContent-Length: 0\r\n\r\n", path);
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, so);
+    curl_easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L);
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+    sr_op_start(http->loop, &s->op, timeout_ms, stream_abort);
+    curl_multi_add_handle(http->multi, easy);
+    return 0;
+}
+
+void sr_stream_close(struct sr_stream *s)
+{
+    sr_watch_remove(&s->watch);
+    if (s->easy)
+        release_easy(s->http, &s->easy);
+    sr_buf_clear(&s->out);
+    sr_buf_clear(&s->head);
+    s->open = false;
+}

@@ -1,0 +1,97 @@
+/* http.h - HTTP client for the engine: calls and upgraded streams.
+ *
+ * The only file pair that knows libcurl. One client per program; it joins the
+ * loop when the first engine is opened, so that a start that never touches an
+ * engine pays nothing for it. Neither Lua nor the Engine API is known here. */
+#ifndef SR_HTTP_H
+#define SR_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "buf.h"
+#include "err.h"
+#include "loop.h"
+
+struct sr_http;
+
+/* Opens the client and joins the loop; free it before the loop is cleared. */
+int sr_http_open(struct sr_http **out, struct sr_loop *loop, struct sr_err *err);
+void sr_http_close(struct sr_http *http);
+
+/* Where the engine listens. Strings are owned by whoever owns the target and
+ * must outlive every call and stream that uses it. */
+struct sr_target {
+    char *unix_path; /* absolute path of a socket, or NULL */
+    char *origin;    /* "http://localhost", "http://host:2375", "https://host:2376" */
+    char *ca, *cert, *key; /* PEM files for https, or NULL */
+};
+
+/* Copies address ("unix:///path", "tcp://host:port") into *t. tls_dir: NULL, or
+ * the folder with ca.pem, cert.pem and key.pem, which turns tcp into https. */
+int sr_target_parse(struct sr_target *t, const char *address, const char *tls_dir,
+                    struct sr_err *err);
+void sr_target_clear(struct sr_target *t);
+
+/* One call. Zero-initialise, fill the first part, start; the struct must stay
+ * where it is until the op is READY or dropped, then be cleared. */
+struct sr_call {
+    const char *method;
+    const char *path;   /* with the query, percent-encoded; copied at the start */
+    const void *body;   /* borrowed until the end, or NULL */
+    size_t body_len;
+    const char *content_type;
+    int upload_fd;      /* > 0: send this file as the body instead (chunked); borrowed */
+    size_t body_cap;    /* largest answer kept; more is SR_TOO_LARGE */
+    bool lines;         /* keep only the unread lines: the reader takes them as they come */
+
+    struct sr_op op;
+    long status;             /* HTTP status of the answer */
+    struct sr_buf answer;
+    char api_version[16];    /* the Api-Version header, "" if absent */
+    struct sr_http *http;
+    void *easy;
+    void *headers;
+};
+
+/* Starts the call; its op finishes with an error when there was no complete
+ * answer. SR_UNAVAILABLE: cannot connect or connection lost; SR_DENIED: no
+ * permission for the socket; SR_TIMEOUT: timeout_ms passed. */
+int sr_call_start(struct sr_http *http, const struct sr_target *target, struct sr_call *call,
+                  int64_t timeout_ms, struct sr_err *err);
+void sr_call_clear(struct sr_call *call);
+
+/* A connection that leaves HTTP after the head of the answer (101, or 200 with
+ * a raw stream) and is a byte stream from then on. */
+struct sr_stream {
+    /* Bytes arrived (n > 0), or the stream ended (n == 0; err NULL for an
+     * orderly end). Called from the loop; may close the stream. */
+    void (*on_bytes)(struct sr_stream *s, const void *data, size_t n, const struct sr_err *err);
+    struct sr_buf out;  /* what is still to be written */
+    struct sr_op op;    /* finishes when the stream is open, or cannot be opened */
+    bool open;
+    long status;
+
+    struct sr_http *http;
+    struct sr_loop *loop;
+    struct sr_watch watch;
+    struct sr_buf head;
+    void *easy;
+};
+
+/* Connects and sends `POST path` with an upgrade; zero-initialised struct with
+ * on_bytes set. The op's error text carries the engine's message when the
+ * answer is neither 101 nor 200. */
+int sr_stream_start(struct sr_http *http, const struct sr_target *target, struct sr_stream *s,
+                    const char *path, int64_t timeout_ms, struct sr_err *err);
+
+/* Writes as much of s->out as the socket takes and arranges for the rest. */
+void sr_stream_flush(struct sr_stream *s);
+
+/* Closes the connection; on_bytes is not called any more. Safe when closed. */
+void sr_stream_close(struct sr_stream *s);
+
+/* SR_OK for 2xx and 304, else the code that belongs to an HTTP status. */
+enum sr_code sr_http_code(long status);
+
+#endif

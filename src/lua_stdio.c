@@ -1,0 +1,314 @@
+/* lua_stdio.c - core.stdio: lines in from stdin, lines out to stdout.
+ *
+ * Neither descriptor is made non-blocking: the flag would belong to whoever
+ * shares the open file too. A read after POLLIN and a write of at most PIPE_BUF
+ * bytes after POLLOUT do not block on pipes and terminals; sockets are written
+ * with MSG_DONTWAIT. */
+#include <errno.h>
+#include <lauxlib.h>
+#include <limits.h>
+#include <lua.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "lua_bind.h"
+#include "task.h"
+
+#define STDIO_KEY "sr.stdio"
+#define READ_SIZE 65536
+#define OUT_HIGH (8u << 20) /* bytes unread by the client: above, no new lines are taken */
+
+struct stdio {
+    struct sr_loop *loop;
+    struct sr_watch in, out;
+    struct sr_buf lines;      /* read, not yet handed out */
+    size_t scanned;           /* of lines: holds no newline up to here */
+    struct sr_buf pending;    /* to be written */
+    size_t max_line;
+    bool skipping;            /* inside an over-long line */
+    bool eof, broken;         /* no more input; nobody reads the output */
+    bool out_is_socket;
+    struct read_op *reader;
+    struct flush_op *flusher;
+};
+
+struct read_op {
+    struct sr_lua_op w;
+    struct sr_op op;
+    struct stdio *io;
+};
+
+struct flush_op {
+    struct sr_lua_op w;
+    struct sr_op op;
+    struct stdio *io;
+};
+
+static void notify_reader(struct stdio *io)
+{
+    if (io->reader)
+        sr_op_finish(&io->reader->op, NULL);
+    io->reader = NULL;
+}
+
+/* Watches stdin only while somebody waits for a line and the client reads. */
+static void update_watches(struct stdio *io)
+{
+    if (io->reader && !io->eof && io->pending.len < OUT_HIGH)
+        sr_watch_add(io->loop, &io->in);
+    else
+        sr_watch_remove(&io->in);
+    io->out.events = io->pending.len ? POLLOUT : 0;
+    if (io->broken)
+        sr_watch_remove(&io->out);
+    else
+        sr_watch_add(io->loop, &io->out); /* even idle: POLLERR tells that the reader left */
+}
+
+static void break_out(struct stdio *io)
+{
+    io->broken = io->eof = true;
+    sr_buf_clear(&io->pending);
+    notify_reader(io);
+}
+
+static void drain_out(struct stdio *io)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+    while (io->pending.len && !io->broken) {
+        size_t n = io->pending.len;
+        ssize_t done;
+
+        if (io->out_is_socket) {
+            done = send(STDOUT_FILENO, io->pending.data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+        } else {
+            if (poll(&p, 1, 0) != 1 || !(p.revents & (POLLOUT | POLLERR)))
+                break;
+            done = write(STDOUT_FILENO, io->pending.data, n < PIPE_BUF ? n : PIPE_BUF);
+        }
+        if (done < 0 && (errno == EAGAIN || errno == EINTR))
+            break;
+        if (done < 0)
+            break_out(io);
+        else
+            sr_buf_consume(&io->pending, (size_t)done);
+    }
+    if (!io->pending.len && io->flusher) {
+        sr_op_finish(&io->flusher->op, NULL);
+        io->flusher = NULL;
+    }
+}
+
+static void on_out(struct sr_watch *w, short revents)
+{
+    struct stdio *io = sr_container_of(w, struct stdio, out);
+
+    if (revents & (POLLERR | POLLHUP | POLLNVAL))
+        break_out(io);
+    drain_out(io);
+    update_watches(io);
+}
+
+/* Throws away what belongs to an over-long line; true when its end was found. */
+static bool skip_line(struct stdio *io)
+{
+    char *nl = io->lines.len ? memchr(io->lines.data, '\n', io->lines.len) : NULL;
+
+    sr_buf_consume(&io->lines, nl ? (size_t)(nl - io->lines.data) + 1 : io->lines.len);
+    io->scanned = 0;
+    if (nl)
+        io->skipping = false;
+    return nl != NULL;
+}
+
+static char *find_line(struct stdio *io)
+{
+    char *nl = NULL;
+
+    if (io->lines.len > io->scanned)
+        nl = memchr(io->lines.data + io->scanned, '\n', io->lines.len - io->scanned);
+    if (!nl)
+        io->scanned = io->lines.len;
+    return nl;
+}
+
+static bool has_answer(struct stdio *io)
+{
+    return find_line(io) || io->lines.len > io->max_line || io->eof;
+}
+
+static void on_in(struct sr_watch *w, short revents)
+{
+    struct stdio *io = sr_container_of(w, struct stdio, in);
+    char *at = sr_buf_reserve(&io->lines, READ_SIZE);
+    ssize_t n;
+
+    (void)revents;
+    n = at ? read(STDIN_FILENO, at, READ_SIZE) : 0;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0)
+        io->eof = true;
+    else
+        io->lines.len += (size_t)n;
+    if (io->skipping && !skip_line(io) && !io->eof)
+        return;
+    if (has_answer(io))
+        notify_reader(io);
+    update_watches(io);
+}
+
+static int io_gc(lua_State *L)
+{
+    struct stdio *io = lua_touserdata(L, 1);
+
+    sr_watch_remove(&io->in);
+    sr_watch_remove(&io->out);
+    sr_buf_clear(&io->lines);
+    sr_buf_clear(&io->pending);
+    return 0;
+}
+
+static struct stdio *get_io(lua_State *L)
+{
+    struct stdio *io;
+    struct stat st;
+
+    if (lua_getfield(L, LUA_REGISTRYINDEX, STDIO_KEY) == LUA_TUSERDATA) {
+        io = lua_touserdata(L, -1);
+        lua_pop(L, 1);
+        return io;
+    }
+    lua_pop(L, 1);
+    io = lua_newuserdatauv(L, sizeof *io, 0);
+    memset(io, 0, sizeof *io);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, io_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    lua_setfield(L, LUA_REGISTRYINDEX, STDIO_KEY);
+    io->loop = &sr_vm_of(L)->loop;
+    io->in = (struct sr_watch){.fd = STDIN_FILENO, .events = POLLIN, .on_ready = on_in};
+    io->out = (struct sr_watch){.fd = STDOUT_FILENO, .on_ready = on_out};
+    io->out_is_socket = fstat(STDOUT_FILENO, &st) == 0 && S_ISSOCK(st.st_mode);
+    return io;
+}
+
+static int push_line(struct sr_lua_op *w, lua_State *L)
+{
+    struct stdio *io = sr_container_of(w, struct read_op, w)->io;
+    char *nl = find_line(io);
+    size_t n = nl ? (size_t)(nl - io->lines.data) : io->lines.len;
+    struct sr_err err;
+
+    if (n > io->max_line) {
+        io->skipping = true;
+        skip_line(io);
+        sr_err_set(&err, SR_TOO_LARGE, "a line of more than %zu bytes", io->max_line);
+        return sr_lua_push_err(L, &err);
+    }
+    if (!nl && (n == 0 || io->broken)) {
+        lua_pushboolean(L, false); /* end of input */
+        return 1;
+    }
+    lua_pushlstring(L, io->lines.data, n > 0 && io->lines.data[n - 1] == '\r' ? n - 1 : n);
+    sr_buf_consume(&io->lines, nl ? n + 1 : n);
+    io->scanned = 0;
+    return 1;
+}
+
+static void read_abort(struct sr_op *op)
+{
+    struct read_op *r = sr_container_of(op, struct read_op, op);
+
+    r->io->reader = NULL;
+    update_watches(r->io);
+}
+
+/* read_line(max_bytes) -> line without its end | false at the end of input |
+ * nil, err (too_large; the line is skipped in constant memory). A last line
+ * without newline counts. Also false once nobody reads stdout any more. */
+static int stdio_read_line(lua_State *L)
+{
+    struct stdio *io = get_io(L);
+    struct read_op *r;
+
+    io->max_line = (size_t)luaL_checkinteger(L, 1);
+    if (io->reader)
+        return luaL_error(L, "somebody reads stdin already");
+    r = lua_newuserdatauv(L, sizeof *r, 0);
+    memset(r, 0, sizeof *r);
+    r->w = (struct sr_lua_op){&r->op, push_line};
+    r->io = io;
+    sr_op_start(io->loop, &r->op, -1, read_abort);
+    io->reader = r;
+    if (!io->skipping && has_answer(io) && (io->pending.len < OUT_HIGH || io->eof))
+        notify_reader(io);
+    update_watches(io);
+    return sr_await(L, &r->w);
+}
+
+/* write(text): queues text for stdout and writes what goes without waiting. */
+static int stdio_write(lua_State *L)
+{
+    struct stdio *io = get_io(L);
+    size_t n;
+    const char *text = luaL_checklstring(L, 1, &n);
+
+    if (io->broken)
+        return 0;
+    sr_buf_append(&io->pending, text, n);
+    if (!sr_buf_ok(&io->pending))
+        return luaL_error(L, "out of memory");
+    drain_out(io);
+    update_watches(io);
+    return 0;
+}
+
+static int push_flushed(struct sr_lua_op *w, lua_State *L)
+{
+    lua_pushboolean(L, !sr_container_of(w, struct flush_op, w)->io->broken);
+    return 1;
+}
+
+static void flush_abort(struct sr_op *op)
+{
+    sr_container_of(op, struct flush_op, op)->io->flusher = NULL;
+}
+
+/* flush(timeout_ms) -> true when all is written, false when nobody reads | nil, err. */
+static int stdio_flush(lua_State *L)
+{
+    struct stdio *io = get_io(L);
+    lua_Integer timeout = luaL_checkinteger(L, 1);
+    struct flush_op *f;
+
+    drain_out(io);
+    if (!io->pending.len || io->flusher) {
+        lua_pushboolean(L, !io->broken);
+        return 1;
+    }
+    f = lua_newuserdatauv(L, sizeof *f, 0);
+    memset(f, 0, sizeof *f);
+    f->w = (struct sr_lua_op){&f->op, push_flushed};
+    f->io = io;
+    sr_op_start(io->loop, &f->op, timeout, flush_abort);
+    io->flusher = f;
+    update_watches(io);
+    return sr_await(L, &f->w);
+}
+
+int sr_lua_open_stdio(lua_State *L)
+{
+    static const luaL_Reg functions[] = {{"read_line", stdio_read_line},
+                                         {"write", stdio_write},
+                                         {"flush", stdio_flush},
+                                         {NULL, NULL}};
+
+    luaL_newlib(L, functions);
+    return 1;
+}

@@ -1,0 +1,192 @@
+local core = require "sandbox_runner.core"
+local schema = require "sandbox_runner.schema"
+local settings = require "sandbox_runner.settings"
+local tools = require "sandbox_runner.tools"
+
+local null = core.json.null
+local config = settings.defaults()
+
+local function by_name(with)
+  local out = {}
+  for _, tool in ipairs(tools.list(with or config)) do out[tool.name] = tool end
+  return out
+end
+
+local RESULT = { status = "success", reason = "exit", exit_code = 0, stdout = "", stderr = "", stdout_bytes = 0,
+  stderr_bytes = 0, truncated = false, language = "python", duration_ms = 1, timings = {} }
+
+local function copy(t)
+  local out = {}
+  for key, value in pairs(t) do out[key] = value end
+  return out
+end
+
+-- A server with a scripted runner; notes what was recorded.
+local function server(run, warning)
+  local recorded = {}
+  return {
+    config = config, now_ms = function() return 5 end, recorded = recorded,
+    runner = { run = function(_, request, ctx) return run(request, ctx) end },
+    history = {
+      record = function(_, request, result)
+        recorded[#recorded + 1] = { request = request, result = result }
+        return warning
+      end,
+      recent = function(_, limit)
+        if limit == 13 then return nil, "The history is off: no disk." end
+        return core.json.array { { id = limit, timestamp = "t", language = "python", code_snippet = "",
+          status = "timeout", exit_code = null, duration_ms = 1.5, stdout_size = 0, stderr_size = 0 } }
+      end,
+    },
+  }
+end
+
+local function call(name, with, arguments, ctx)
+  local tool = by_name()[name]
+  local value, text = tool.handler(with, arguments, ctx or {})
+  if value ~= nil then assert(schema.check(tool.output, value, name)) end
+  return value, text
+end
+
+local function fine() return copy(RESULT) end
+
+local function walk(node, visit)
+  visit(node)
+  for _, value in pairs(node) do
+    if type(value) == "table" then walk(value, visit) end
+  end
+end
+
+describe("tools", function()
+  it("have the names and arguments of the original", function()
+    local names = {}
+    for i, tool in ipairs(tools.list(config)) do names[i] = tool.name end
+    assert.same({ "run_code", "list_supported_languages", "get_execution_history" }, names)
+    assert.same({ "code", "language", "timeout_seconds" }, schema.keys(by_name().run_code.input.fields))
+    assert.same({ "limit" }, schema.keys(by_name().get_execution_history.input.fields))
+    assert.same({}, schema.keys(by_name().list_supported_languages.input.fields))
+  end)
+
+  it("publish schemas that every host takes", function()
+    for _, tool in ipairs(tools.list(config)) do
+      assert.matches("^[%w_-]+$", tool.name)
+      for _, node in ipairs { tool.input, tool.output } do
+        local json = schema.to_json(node)
+        assert.equal("object", json.type)
+        assert.is_table(json.properties)
+        assert.is_false(json.additionalProperties)
+        assert.is_nil(json.anyOf)
+        walk(json, function(part)
+          assert.is_nil(part["$ref"])
+          assert.is_nil(part["$schema"])
+          for _, value in pairs(part) do assert.are_not.equal(null, value) end
+          if part.properties and part.type == "object" then
+            for _, property in pairs(part.properties) do assert.is_table(property) end
+          end
+        end)
+        assert.is_not_nil(core.json.decode(core.json.encode(json)))
+      end
+    end
+  end)
+
+  it("say the live limits", function()
+    local changed = by_name(assert(settings.parse(
+      "limits.max_timeout_seconds = 77\nlimits.memory = '1g'\nhistory.default_limit = 7")))
+    assert.matches("up to 77; 1g memory", changed.run_code.description)
+    assert.equal(77, changed.run_code.input.fields.timeout_seconds.max)
+    assert.equal(7, changed.get_execution_history.input.fields.limit.default)
+    assert.matches("python %(.*cpp %(", changed.run_code.description)
+  end)
+
+  it("hint at what they do", function()
+    local all = by_name()
+    assert.same({ readOnlyHint = false, destructiveHint = false, idempotentHint = false, openWorldHint = false },
+      all.run_code.annotations)
+    for _, name in ipairs { "list_supported_languages", "get_execution_history" } do
+      assert.same({ readOnlyHint = true, destructiveHint = false, idempotentHint = true, openWorldHint = false },
+        all[name].annotations)
+    end
+  end)
+end)
+
+describe("run_code", function()
+  it("runs, records and answers", function()
+    local with = server(fine)
+    local answer = call("run_code", with, { language = "PY", code = "pass" })
+    assert.same(RESULT, answer)
+    assert.equal(1, #with.recorded)
+    assert.equal("python", with.recorded[1].request.language.name)
+  end)
+
+  it("refuses bad arguments: nothing runs, nothing is recorded", function()
+    local with = server(function() error "ran" end)
+    for _, arguments in ipairs { {}, { language = "python" }, { language = "__index", code = "x" },
+      { language = "python", code = "x", timeout_seconds = 31 }, { language = null, code = "x" },
+      { language = "python", code = " " }, { language = "python", code = "x", stdin = "y" } } do
+      local answer, text = call("run_code", with, arguments)
+      assert.is_nil(answer)
+      assert.is_string(text)
+    end
+    assert.same({}, with.recorded)
+  end)
+
+  it("adds a warning when the history cannot be written", function()
+    local answer = call("run_code", server(fine, "not recorded"), { language = "python", code = "x" })
+    assert.same({ "not recorded" }, answer.warnings)
+    assert.equal("success", answer.status)
+  end)
+
+  it("tells why a run could not start, and does not record it", function()
+    local with = server(function() return nil, { code = "unavailable", message = "No engine; start it" } end)
+    local answer, text = call("run_code", with, { language = "python", code = "x" })
+    assert.is_nil(answer)
+    assert.equal("No engine; start it.", text)
+    assert.same({}, with.recorded)
+  end)
+
+  it("passes a cancellation on, and records it when the program had started", function()
+    local thrown = { code = "cancelled", message = "by the client" }
+    for _, started in ipairs { true, false } do
+      local with = server(function(_, ctx)
+        ctx.started = started
+        error(thrown, 0)
+      end)
+      local ok, err = pcall(call, "run_code", with, { language = "python", code = "x" })
+      assert.is_false(ok)
+      assert.equal(thrown, err)
+      assert.equal(started and 1 or 0, #with.recorded)
+      if started then assert.equal("cancelled", with.recorded[1].result.status) end
+    end
+  end)
+
+  it("throws what is our own fault, with a trace", function()
+    local ok, err = pcall(call, "run_code", server(function() error "bug" end), { language = "python", code = "x" })
+    assert.is_false(ok)
+    assert.matches("bug.*traceback", err)
+  end)
+end)
+
+describe("the lists", function()
+  it("name languages that run_code takes", function()
+    local answer = call("list_supported_languages", server(fine), {})
+    assert.equal(2, #answer.result)
+    for _, row in ipairs(answer.result) do
+      assert.truthy(call("run_code", server(fine), { language = row.language, code = "x" }))
+    end
+    local _, text = call("list_supported_languages", server(fine), { all = true })
+    assert.equal('unknown argument "all"; there are none.', text)
+  end)
+
+  it("show the history with its default and its bounds", function()
+    assert.equal(20, call("get_execution_history", server(fine), {}).result[1].id)
+    assert.equal(5, call("get_execution_history", server(fine), { limit = "5" }).result[1].id)
+    assert.equal(20, call("get_execution_history", server(fine), { limit = null }).result[1].id)
+    for _, limit in ipairs { -1, 0, 1001, "all", 1.5, true } do
+      local answer, text = call("get_execution_history", server(fine), { limit = limit })
+      assert.is_nil(answer)
+      assert.matches("limit must be a whole number from 1 to 1000", text)
+    end
+    local _, text = call("get_execution_history", server(fine), { limit = 13 })
+    assert.equal("The history is off: no disk.", text)
+  end)
+end)
