@@ -9,7 +9,7 @@
 -- line and what would be right. This file is plain Lua, but os, io and require
 -- are not there; print writes to stderr. Nobody but its owner may write to it.
 
--- The run stage: limits of one program ----------------------------------------
+-- The run stage: limits of one program
 
 -- Time limit of a run that names none, in seconds (1 to 3600).
 limits.timeout_seconds = 10
@@ -45,7 +45,7 @@ limits.concurrency = 32
 -- Runs that may wait (0 to 10000); more are refused as busy.
 limits.queue = 256
 
--- The compile stage: limits of the compiler -----------------------------------
+-- The compile stage: limits of the compiler
 -- Compilers need more than the programs they make: one C++ file with <regex>
 -- takes 400 MB. A client's timeout_seconds does not apply here.
 
@@ -73,7 +73,7 @@ compile.file_size = "512m"
 -- the server's memory meanwhile.
 compile.artifact = "32m"
 
--- The record of runs ----------------------------------------------------------
+-- The record of runs
 
 -- Keep a record at all.
 history.enabled = true
@@ -90,7 +90,7 @@ history.preview_characters = 500
 -- Rows kept (1 to 100000000); the oldest go first.
 history.max_rows = 100000
 
--- Where the container engine is -----------------------------------------------
+-- Where the container engine is
 
 -- Not set, the engine is found by DOCKER_HOST, the current Docker context and
 -- the usual sockets. Else unix:///path or tcp://host:port.
@@ -103,12 +103,12 @@ engine.tls_dir = nil
 -- machine it runs on.
 engine.allow_plain_tcp = false
 
--- The log on stderr -----------------------------------------------------------
+-- The log on stderr
 
 -- How much: "error", "warning", "info" or "debug".
 log.level = "info"
 
--- Languages -------------------------------------------------------------------
+-- Languages
 -- What is named here is what there is; with no entry at all, python and cpp as
 -- below are there. Fields:
 --   description  one sentence for the model
@@ -163,7 +163,7 @@ language "cpp" {
 --   limits = { memory = "512m" },
 -- }
 
--- Policy ----------------------------------------------------------------------
+-- Policy
 -- A function that sees each checked request before it runs: language (the
 -- entry's name), code and timeout_seconds. It returns nothing to allow it,
 -- nil or false and a reason to refuse it, or a changed request, which is checked

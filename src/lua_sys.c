@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <lauxlib.h>
 #include <lua.h>
-#include <poll.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "lua_bind.h"
 
 #define LOCK_MT "sr.lock"
-#define LOG_MAX 4096 /* PIPE_BUF: a line goes out whole or not at all */
 
 static enum sr_code errno_code(int e)
 {
@@ -109,7 +108,7 @@ static int sys_mkdir_p(lua_State *L)
     return 1;
 }
 
-/* stat(path) -> {type="file"|"directory"|"socket"|"other", size, mode, uid, mtime} | nil, err. */
+/* stat(path) -> {type="file"|"directory"|"socket"|"other", size, mode, uid, gid, mtime} | nil, err. */
 static int sys_stat(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
@@ -117,7 +116,7 @@ static int sys_stat(lua_State *L)
 
     if (stat(path, &st) < 0)
         return push_errno(L, path);
-    lua_createtable(L, 0, 5);
+    lua_createtable(L, 0, 6);
     lua_pushstring(L, S_ISREG(st.st_mode)    ? "file"
                       : S_ISDIR(st.st_mode)  ? "directory"
                       : S_ISSOCK(st.st_mode) ? "socket"
@@ -129,6 +128,8 @@ static int sys_stat(lua_State *L)
     lua_setfield(L, -2, "mode");
     lua_pushinteger(L, (lua_Integer)st.st_uid);
     lua_setfield(L, -2, "uid");
+    lua_pushinteger(L, (lua_Integer)st.st_gid);
+    lua_setfield(L, -2, "gid");
     lua_pushinteger(L, (lua_Integer)st.st_mtime);
     lua_setfield(L, -2, "mtime");
     return 1;
@@ -198,24 +199,13 @@ static int sys_digest(lua_State *L)
     return 1;
 }
 
-/* log(text): one line on stderr, cut at 4 KiB. Never blocks: a host that does
- * not drain stderr loses lines, not the server. */
+/* log(text): one line on stderr; see log.h. */
 static int sys_log(lua_State *L)
 {
     size_t n;
     const char *text = luaL_checklstring(L, 1, &n);
-    char line[LOG_MAX];
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    int len;
-    ssize_t ignored;
 
-    if (n > LOG_MAX - 32)
-        n = LOG_MAX - 32;
-    len = snprintf(line, sizeof line, "sandbox-runner: %.*s\n", (int)n, text);
-    if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT)) {
-        ignored = write(STDERR_FILENO, line, (size_t)len);
-        (void)ignored;
-    }
+    sr_log(text, n);
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "http.h"
+#include "log.h"
 #include "lua_bind.h"
 
 #define VM_KEY "sr.vm"
@@ -120,13 +121,20 @@ static int on_body_error(lua_State *L)
     return 1;
 }
 
+static void log_failure(const char *why)
+{
+    char line[2048];
+    int n = snprintf(line, sizeof line, "a task failed: %s", why);
+
+    sr_log(line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
+}
+
 static int body_done_k(lua_State *L, int status, lua_KContext kctx)
 {
     (void)kctx;
     if (status != LUA_OK && status != LUA_YIELD && !is_cancelled(L, -1)) {
-        const char *text = luaL_tolstring(L, -1, NULL);
-
-        fprintf(stderr, "sandbox-runner: a task failed: %s\n", text);
+        luaL_tolstring(L, -1, NULL);
+        log_failure(lua_tostring(L, -1));
     }
     return 0;
 }
@@ -269,10 +277,9 @@ static void resume(struct sr_task *task)
     if (status == LUA_YIELD && task->waiting)
         return;
     if (status == LUA_YIELD)
-        fprintf(stderr, "sandbox-runner: a task called coroutine.yield and was ended\n");
+        log_failure("it called coroutine.yield");
     else if (status != LUA_OK)
-        fprintf(stderr, "sandbox-runner: a task failed: %s\n",
-                lua_isstring(task->co, -1) ? lua_tostring(task->co, -1) : "unknown error");
+        log_failure(lua_isstring(task->co, -1) ? lua_tostring(task->co, -1) : "unknown error");
     finish(task);
 }
 

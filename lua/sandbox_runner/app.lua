@@ -53,6 +53,7 @@ local function shut_down(session, engine, patience_ms)
   session:close("the server stops")
   until_true(function() return session:in_flight() == 0 and engine.active == 0 end, start + END_MS)
   stdio.flush(100)
+  session.history:close()
   if engine.active == 0 then engine:close() end
 end
 

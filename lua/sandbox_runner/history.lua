@@ -14,8 +14,6 @@ local null = core.json.null
 local Store = {}
 Store.__index = Store
 
--- place ---------------------------------------------------------------------
-
 local function state_folder()
   local xdg = core.sys.getenv("XDG_STATE_HOME")
   if xdg and xdg:sub(1, 1) == "/" then return xdg .. "/sandbox-runner" end
@@ -40,8 +38,6 @@ function history.resolve(file)
   end
   return folder .. "/" .. file
 end
-
--- opening -------------------------------------------------------------------
 
 local function open_or_replace(self, path)
   local db, err = core.history.open(path)
@@ -103,8 +99,6 @@ local function drop(self, text)
   return nil, text
 end
 
--- rows ----------------------------------------------------------------------
-
 --- Unix seconds -> "2026-11-30T12:34:56.123456+00:00".
 function history.timestamp(seconds)
   local micro = math.floor(seconds * 1e6 + 0.5)
@@ -144,8 +138,6 @@ local function from_row(row)
     stdout_size = row.stdout_size or 0, stderr_size = row.stderr_size or 0,
     run_id = row.run_id, reason = row.reason, signal = row.signal }
 end
-
--- the store -----------------------------------------------------------------
 
 local function add(self, row)
   local db, text = database(self)

@@ -49,13 +49,9 @@ local function take(into, from, names)
   return into
 end
 
--- sending -------------------------------------------------------------------
-
 function Session:deliver(message)
   if not self.closed then self.send(core.json.encode(message)) end
 end
-
--- calls ---------------------------------------------------------------------
 
 local function error_id(self, what, trace)
   local id = core.sys.random_hex(4)
@@ -218,8 +214,6 @@ for method, member in pairs { ["resources/list"] = "resources",
 end
 
 local BEFORE_INITIALIZE = { initialize = true, ping = true }
-
--- dispatch ------------------------------------------------------------------
 
 local function claimed_version(params)
   local meta = params._meta

@@ -28,8 +28,6 @@ function request.schema(config)
   }, { noun = "argument", lenient = true })
 end
 
--- fences --------------------------------------------------------------------
-
 -- A line that opens or closes a Markdown fence: its marks and what follows.
 local function fence_of(line)
   local marks, rest = line:match("^ ? ? ?(```+)([^`]*)$")
@@ -60,8 +58,6 @@ function request.unwrap(code)
   end
   return body:sub(2)
 end
-
--- checks --------------------------------------------------------------------
 
 local function find_language(config, name)
   local entry = languages.find(config, name)
@@ -119,8 +115,6 @@ local function check_values(config, arguments)
   end
   return assemble(config, values, is_given(arguments.timeout_seconds))
 end
-
--- policy --------------------------------------------------------------------
 
 local function policy_failed(reason)
   return nil, ("The policy of this server failed, so the run was refused: %s. The operator has to "

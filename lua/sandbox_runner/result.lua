@@ -70,8 +70,6 @@ local SCHEMA = schema.record {
 --- The output schema of run_code, as a node.
 function result.schema() return SCHEMA end
 
--- numbers and texts ---------------------------------------------------------
-
 local function rounded(ms)
   if not ms then return nil end
   return math.max(0, math.floor(ms * 100 + 0.5) / 100)
@@ -107,8 +105,6 @@ end
 local function seconds(ms)
   return ("%g s"):format(ms / 1000)
 end
-
--- verdicts ------------------------------------------------------------------
 
 local function memory_of(stage, fallback)
   return schema.format_size(stage.limits and stage.limits.memory or fallback)
@@ -189,8 +185,6 @@ local function compile_failed(outcome)
   if not stage then return false end
   return stage.finish ~= "exit" or stage.code ~= 0 or stage.artifact_missing or not outcome.run
 end
-
--- building ------------------------------------------------------------------
 
 -- What the compiler said, on both of its streams, as one capture.
 local function compiler_text(stage)

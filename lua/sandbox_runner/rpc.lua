@@ -32,8 +32,6 @@ function rpc.key(value, token)
   if math.type(value) == "float" and token and token:find("^-?%d+$") then return "n:" .. token end
 end
 
--- answers -------------------------------------------------------------------
-
 local function echo(token)
   return token and json.raw(token)
 end
@@ -52,8 +50,6 @@ end
 function rpc.notification(method, params)
   return { jsonrpc = "2.0", method = method, params = params }
 end
-
--- reading -------------------------------------------------------------------
 
 local function bad(code, message, token)
   return { kind = "bad", code = code, message = message, id = token }

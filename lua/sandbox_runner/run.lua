@@ -71,9 +71,10 @@ function M.on_close(fn)
 end
 
 --- The start failed for want of the agent (its volume was emptied, or another
--- server is filling it right now), or the image went away meanwhile.
+-- server is filling it right now), the image went away meanwhile, or the engine
+-- was restarted. Nothing of the program has run yet, so trying again is safe.
 local function may_retry(why)
-  return why.at == "start" or why.code == "not_found" or why.code == "conflict"
+  return why.at == "start" or why.code == "not_found" or why.code == "conflict" or why.code == "unavailable"
 end
 
 --- What a launch needs beforehand. Returns the connection | nil, err.

@@ -64,8 +64,6 @@ function schema.nullable(inner)
   return { kind = "nullable", inner = inner, doc = inner.doc, optional = inner.optional }
 end
 
--- words ---------------------------------------------------------------------
-
 --- { "a", "b", "c" } -> "a, b and c"; `word` replaces "and".
 function schema.listing(names, word)
   if #names < 2 then return names[1] or "none" end
@@ -144,8 +142,6 @@ function schema.show(value)
   return "a " .. kind
 end
 
--- sizes ---------------------------------------------------------------------
-
 local UNITS = { b = 1, k = 1 << 10, m = 1 << 20, g = 1 << 30, t = 1 << 40 }
 
 --- "256m" -> 268435456. Units b, k, m, g, t (powers of 1024), in either case,
@@ -173,8 +169,6 @@ function schema.format_size(bytes)
   end
   return ("%d"):format(bytes)
 end
-
--- expectations --------------------------------------------------------------
 
 local function bounds(node, show)
   if node.min and node.max then
@@ -213,8 +207,6 @@ local EXPECTED = {
 function schema.expected(node)
   return EXPECTED[node.kind](node)
 end
-
--- checks --------------------------------------------------------------------
 
 local function join(path, key)
   if not path or path == "" then return tostring(key) end
@@ -374,8 +366,6 @@ end
 function schema.check(node, value, path)
   return CHECK[node.kind](node, value, path or "")
 end
-
--- JSON Schema ---------------------------------------------------------------
 
 local JSON = {}
 

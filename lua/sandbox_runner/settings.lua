@@ -22,8 +22,6 @@ local CHUNK = "init.lua"    -- chunk name; messages carry the path as given inst
 -- bytes there, because a result travels twice (structured, and as text).
 local MAX_HISTORY_CHARACTERS = 750000
 
--- the tree ------------------------------------------------------------------
-
 -- Sizes and counts of one sandbox; the two stages differ in their defaults.
 local function sandbox_fields(d)
   return {
@@ -141,8 +139,6 @@ local ENTRY = entry_node()
 -- language entry.
 settings.tree, settings.entry = TREE, ENTRY
 
--- places --------------------------------------------------------------------
-
 -- A message with the operator's line. Thrown as a table, so that nothing adds
 -- a second place to it.
 local Slip = { __name = "sandbox_runner.slip" }
@@ -171,8 +167,6 @@ local function rewrite(path, message)
   return path .. ": " .. message
 end
 
--- time limit ----------------------------------------------------------------
-
 -- Runs fn in a coroutine of its own, whose hook stops it after `budget` CPU
 -- seconds. Once time is up the hook fires at every line and every instruction, so
 -- nothing that catches errors can go on. Returns as pcall does.
@@ -195,8 +189,6 @@ local function guarded(path, budget, fn, ...)
   return table.unpack(results, 1, results.n)
 end
 
--- frozen tables -------------------------------------------------------------
-
 -- A read-only view of a flat table; pairs works on it.
 local function frozen(values, name)
   return setmetatable({}, {
@@ -207,8 +199,6 @@ local function frozen(values, name)
     end,
   })
 end
-
--- the environment of init.lua -----------------------------------------------
 
 local function copy(t)
   local out = {}
@@ -371,8 +361,6 @@ local function environment(state)
   })
 end
 
--- cross-checks --------------------------------------------------------------
-
 -- Collects "PLACE: text" for every pair of values that cannot both be right;
 -- quotes the first of the named settings that the file itself set.
 local function complain(state, problems, text, ...)
@@ -479,8 +467,6 @@ local function cross_check(state, config)
   return problems
 end
 
--- assembling ----------------------------------------------------------------
-
 local function new_state(path)
   local state = { path = path, values = {}, places = {}, languages = {}, order = {}, open = {} }
   for name, record in pairs(TREE) do state.values[name] = assert(schema.check(record, {}, name)) end
@@ -545,19 +531,32 @@ function settings.defaults()
   return frozen(assemble(state), "config")
 end
 
+-- Whoever may change the program itself may change its settings as well: a tree
+-- that belongs to another user can thus be tried out under sudo.
+local function trusted_owner(uid)
+  local program = core.sys.stat(core.sys.exe())
+  return uid == 0 or uid == core.sys.uid() or (program ~= nil and uid == program.uid)
+end
+
+-- Others never; a group only where it is its owner's private one (same number),
+-- which a umask of 002 makes the rule on some systems.
+local function writable_by_others(stat)
+  return stat.mode & 2 ~= 0 or (stat.mode & 16 ~= 0 and stat.gid ~= stat.uid)
+end
+
 -- Who may write the file decides what this server runs.
 local function check_owner(path)
-  local stat = core.sys and core.sys.stat and core.sys.stat(path)
+  local stat = core.sys.stat(path)
   if not stat then return true end
   if stat.type == "directory" then
     return invalid(path .. ": this is a folder; name the file, as in --config DIR/init.lua")
   end
-  local uid = core.sys.uid()
-  if stat.uid ~= 0 and stat.uid ~= uid then
+  if not trusted_owner(stat.uid) then
+    local uid = core.sys.uid()
     return invalid(("%s: belongs to user %d, who could change what this server (user %d) runs; "
       .. "copy it, or: chown %d %s"):format(path, stat.uid, uid, uid, path), "denied")
   end
-  if stat.mode & 18 ~= 0 then -- 022: group or others may write
+  if writable_by_others(stat) then
     return invalid(("%s: group or others may write to it (mode %03o); run: chmod go-w %s")
       :format(path, stat.mode & 511, path), "denied")
   end

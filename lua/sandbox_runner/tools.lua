@@ -22,8 +22,6 @@ local function check_arguments(node, arguments)
   return values
 end
 
--- run_code ------------------------------------------------------------------
-
 local RUN_TEXT = "Run a program in a fresh, isolated container and return what it printed. "
   .. "Languages: %s. No network, nothing kept between runs, standard input is empty; /scratch is "
   .. "the working folder. Limits: %d s by default, timeout_seconds up to %d; %s memory, %g CPU; "
@@ -75,8 +73,6 @@ local function run_code(server, arguments, ctx)
   return answer
 end
 
--- the lists -----------------------------------------------------------------
-
 local NO_ARGUMENTS = schema.record({}, { noun = "argument", lenient = true })
 
 local LANGUAGE = schema.record {
@@ -123,8 +119,6 @@ local function get_history(server, arguments)
   if not rows then return nil, text end
   return { result = rows }
 end
-
--- all -----------------------------------------------------------------------
 
 local function wrapped(row, doc)
   return schema.record { result = schema.array(row, { doc = doc }) }
