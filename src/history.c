@@ -267,14 +267,17 @@ static int try_wal(struct sr_history *h, bool *wal)
 static int set_modes(struct sr_history *h, struct sr_err *err)
 {
     bool wal = false;
-    int rc = try_wal(h, &wal);
+    int rc;
 
     /* SQLite gives up at once, without its busy handler, where two processes
-     * switch the mode of one file against each other. */
+     * switch the mode of one file against each other: so the waiting is here. */
+    sqlite3_busy_timeout(h->db, 0);
+    rc = try_wal(h, &wal);
     for (int left = OPEN_WAIT_MS; (rc & 0xFF) == SQLITE_BUSY && left > 0; left -= RETRY_MS) {
         sqlite3_sleep(RETRY_MS);
         rc = try_wal(h, &wal);
     }
+    sqlite3_busy_timeout(h->db, OPEN_WAIT_MS);
     if (rc != SQLITE_ROW)
         return fail(h, rc, "switch its journal", err);
     if (exec(h, "PRAGMA secure_delete = ON; PRAGMA cell_size_check = ON", "set its modes", err) < 0)

@@ -2,8 +2,8 @@
  *
  * Several servers may share the file (WAL). The file may come from the older
  * Python server: its table `runs` is extended in place, its rows stay. Calls
- * block, but not for long: at most two seconds at open and a quarter second
- * for a lock later. History never knows about containers, Lua or sockets.
+ * block, but not for long: about two seconds at open and a quarter second
+ * later for a lock. History never knows about containers, Lua or sockets.
  *
  * Codes: SR_UNAVAILABLE locked, disk full, I/O; SR_CORRUPT damaged or no
  * database (the caller may sr_history_set_aside() it and open again);

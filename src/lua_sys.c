@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <lauxlib.h>
 #include <lua.h>
+#include <malloc.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,6 +254,14 @@ static int sys_exe(lua_State *L)
     return 1;
 }
 
+/* trim(): gives freed memory back to the kernel. */
+static int sys_trim(lua_State *L)
+{
+    (void)L;
+    malloc_trim(0);
+    return 0;
+}
+
 static int sys_isatty(lua_State *L)
 {
     lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
@@ -266,7 +275,8 @@ int sr_lua_open_sys(lua_State *L)
         {"pid", sys_pid},       {"cpus", sys_cpus},     {"mkdir_p", sys_mkdir_p},
         {"stat", sys_stat},     {"random_hex", sys_random_hex},
         {"digest", sys_digest}, {"log", sys_log},       {"lock", sys_lock},
-        {"list", sys_list},     {"exe", sys_exe},       {"isatty", sys_isatty}, {NULL, NULL}};
+        {"list", sys_list},     {"exe", sys_exe},       {"isatty", sys_isatty},
+        {"trim", sys_trim},     {NULL, NULL}};
     static const luaL_Reg lock_meta[] = {
         {"__gc", lock_close}, {"__close", lock_close}, {NULL, NULL}};
 

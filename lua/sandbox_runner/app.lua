@@ -12,6 +12,8 @@ local MAX_LINE = 4 * 1024 * 1024
 -- the first second are answered, the rest of the time removes the others.
 local GRACE_MS, END_MS = 1000, 1350
 
+local IDLE_MS = 300
+
 local LEVELS = { error = 1, warning = 2, info = 3, debug = 4 }
 
 local function logger(config)
@@ -70,16 +72,37 @@ local function read_loop(session, stopped)
   end
 end
 
+--- A function to be called after each answer: once nothing has gone on for a
+-- moment, the memory that the runs have used goes back to the system.
+local function idle_collector(session)
+  local scheduled = false
+  return function()
+    if scheduled then return end
+    scheduled = true
+    loop.spawn(function()
+      repeat loop.sleep(IDLE_MS) until session:in_flight() == 0
+      scheduled = false
+      collectgarbage()
+      sys.trim()
+    end)
+  end
+end
+
 local function new_session(config, log)
   local engine = new_engine(config, log)
+  local answered
   local session = require("sandbox_runner.mcp").new {
     config = config, log = log,
     tools = require("sandbox_runner.tools").list(config),
     runner = require("sandbox_runner.run").new(config, engine, log),
     history = require("sandbox_runner.history").open(config, log),
-    send = function(text) stdio.write(text .. "\n") end,
+    send = function(text)
+      stdio.write(text .. "\n")
+      answered()
+    end,
     spawn = loop.spawn, now_ms = loop.now_ms,
   }
+  answered = idle_collector(session)
   return session, engine
 end
 

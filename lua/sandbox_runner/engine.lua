@@ -15,8 +15,9 @@ Engine.__index = Engine
 
 local FIRST_UID, UIDS = 60600, 584 -- spec.h: SR_UID_FIRST, SR_UID_COUNT
 
+--- An error whose text is complete: it says what to do. Others are the engine's.
 local function err(code, message)
-  return nil, { code = code, message = message }
+  return nil, { code = code, message = message, complete = true }
 end
 
 --- options: config (settings), log = function(text), agent = path of the agent,

@@ -77,6 +77,16 @@ local function may_retry(why)
   return why.at == "start" or why.code == "not_found" or why.code == "conflict" or why.code == "unavailable"
 end
 
+--- The engine's own words, put into a sentence for whoever asked for the run.
+local function explained(why)
+  if why.complete then return why end
+  local text = "The container engine could not make a sandbox: " .. why.message
+  if why.code == "timeout" then
+    text = "The container engine did not answer in time. Try again; if it stays so, look at the engine's log."
+  end
+  return { code = why.code, message = text, complete = true }
+end
+
 --- What a launch needs beforehand. Returns the connection | nil, err.
 local function prepare(self, stage, refill)
   local engine = self.engine
@@ -112,7 +122,7 @@ local function launch(self, stage)
     self.engine:note(why)
     if not may_retry(why) then break end
   end
-  return nil, why
+  return nil, explained(why)
 end
 
 local function launch_in_turn(self, stage)

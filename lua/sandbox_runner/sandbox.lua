@@ -1,8 +1,8 @@
 --- One disposable sandbox: launched, used once, and surely gone afterwards.
 --
--- A sandbox is a to-be-closed value. Closing never loses a container: while the
--- engine is still creating it, the removal waits for that; the removal itself
--- runs in a task of its own, which a cancelled run does not take with it.
+-- A sandbox is a to-be-closed value. Closing never loses a container: while it
+-- is being launched, the removal waits for that; the removal itself runs in a
+-- task of its own, which a cancelled run does not take with it.
 
 local core = require "sandbox_runner.core"
 
@@ -19,7 +19,7 @@ local LADDER_MS = { 1000, 2000, 4000 }
 --- engine: see engine.lua; docker: its connection; name: of the container.
 function M.new(engine, docker, name)
   local uid = engine:take_uid()
-  if not uid then return nil, { code = "unavailable", message = "too many sandboxes at once; try again" } end
+  if not uid then return nil, { code = "unavailable", message = "Too many sandboxes at once; try again.", complete = true } end
   engine.active = engine.active + 1
   return setmetatable({
     engine = engine, docker = docker, name = name, uid = uid,
@@ -28,40 +28,40 @@ function M.new(engine, docker, name)
   }, Sandbox)
 end
 
---- Creates the container in a task of its own: a creation that is given up half
--- way could still come into being, with nobody to remove it.
-function Sandbox:create(spec)
-  local created = loop.event()
-  self.created = created
-  loop.spawn(function()
-    local ok, why = self.docker:create(self.name, spec)
-    if ok then self.state = "created" end
-    created:set(ok and { ok = true } or { err = why })
-  end)
-  local outcome = created:wait()
-  if outcome.ok then return true end
-  return nil, outcome.err
+--- The steps from nothing to an agent that waits for orders, up to the point
+-- where somebody closes the sandbox. Returns true | nil, err.
+local function launch_steps(self, spec)
+  local docker, name = self.docker, self.name
+  local ok, why = docker:create(name, spec)
+  if not ok then return nil, why end
+  self.state = "created"
+  if self.closed then return nil, { code = "cancelled", message = "not wanted any more" } end
+  self.box, why = docker:attach(name, ATTACH_MS)
+  if not self.box then return nil, why end
+  self.state = "started" -- even when the call below fails: what it did is not known then
+  ok, why = docker:start(name)
+  if ok then ok, why = self.box:wait("ready", READY_MS) end
+  if ok then return true end
+  why.at = "start"
+  return nil, why
 end
 
---- From nothing to an agent that waits for orders. Returns true | nil, err.
+--- From nothing to an agent that waits for orders. Returns true | nil, err. The
+-- work goes on in a task of its own when the caller is cancelled: a creation
+-- that is given up half way could still come into being with nobody to remove
+-- it, and a removal in the middle of a start leaves the engine with a container
+-- that it cannot get rid of (seen with Docker 20.10).
 function Sandbox:launch(spec)
   spec.uid = self.uid
-  local ok, why = self:create(spec)
-  if not ok then return nil, why end
-  self.box, why = self.docker:attach(self.name, ATTACH_MS)
-  if not self.box then return nil, why end
-  ok, why = self.docker:start(self.name)
-  if not ok then
-    why.at = "start"
-    return nil, why
-  end
-  self.state = "started"
-  ok, why = self.box:wait("ready", READY_MS)
-  if not ok then
-    why.at = "start"
-    return nil, why
-  end
-  return true
+  self.launched = loop.event()
+  loop.spawn(function()
+    local ok, why = launch_steps(self, spec)
+    if self.closed and self.box then self.box:close() end
+    self.launched:set(ok and { ok = true } or { err = why })
+  end)
+  local outcome = self.launched:wait()
+  if outcome.ok then return true end
+  return nil, outcome.err
 end
 
 --- The agent has reported: the container ends by itself.
@@ -93,7 +93,7 @@ local function remove(self)
 end
 
 local function reap(self)
-  if self.created then self.created:wait() end
+  if self.launched then self.launched:wait() end
   local ok, why = true, nil
   if self.state ~= "new" then ok, why = remove(self) end
   local engine = self.engine

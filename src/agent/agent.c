@@ -406,7 +406,9 @@ static int poll_timeout(const struct agent *a)
         return 0;
     if (a->stage == ENDING)
         return a->kill_pause_ms;
-    if (a->stage != RUNNING)
+    if (a->stage > ENDING) /* with more to queue; a blocked outbox wakes us by POLLOUT */
+        return sr_outbox_empty(&a->outbox) ? 0 : -1;
+    if (a->stage == WAITING)
         return -1;
     now = now_us();
     if (now >= a->deadline_us)

@@ -576,6 +576,23 @@ static void test_artifacts(void **state)
     check_text(&r->s.artifacts[8].data, "deep");
 }
 
+/* With a wide pipe the agent is never held up between two pieces. */
+static void test_artifact_to_fast_reader(void **state)
+{
+    static const char *const want[] = {"a", NULL};
+    struct rig *r = *state;
+    const char *const argv[] = {"sh", "-c", "head -c 20000000 /dev/zero >a", NULL};
+    struct sr_order o = order_of(argv);
+
+    fcntl(r->from, F_SETPIPE_SZ, 1 << 20);
+    o.cwd = r->scratch;
+    o.want = want;
+    o.want_max = 20000000;
+    run_order(r, &o);
+    check_end(r, SR_END_EXIT, 0);
+    assert_int_equal(r->s.artifacts[0].data.len, 20000000);
+}
+
 static void test_artifacts_after_timeout(void **state)
 {
     static const char *const want[] = {"part", NULL};
@@ -744,6 +761,7 @@ int main(void)
         TEST(test_file_twice),
         TEST(test_file_through_link),
         TEST(test_artifacts),
+        TEST(test_artifact_to_fast_reader),
         TEST(test_artifacts_after_timeout),
         TEST(test_end_of_input_kills),
         TEST(test_end_of_input_before_start),

@@ -1,3 +1,4 @@
+local core = require "sandbox_runner.core"
 local schema = require "sandbox_runner.schema"
 local settings = require "sandbox_runner.settings"
 

@@ -1,0 +1,83 @@
+--- make bench: the figures that the project promises, measured here and now.
+--
+--   sandbox-runner --script tests/bench/run.lua [--quick] [--strict] [PART...]
+--
+-- --quick takes fewer samples; --strict makes a missed bar the exit status 1.
+-- A part is a file of this folder that returns function(bench) and adds rows.
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+package.path = here .. "/../?.lua;" .. package.path
+
+local core = require "sandbox_runner.core"
+local client = require "bench.client"
+local machine = require "bench.machine"
+local report = require "bench.report"
+local shell = require "bench.shell"
+
+local PARTS = { "startup", "cold", "memory", "pings" }
+
+local function parse(args)
+  local options, parts = { quick = false, strict = false }, {}
+  for _, word in ipairs(args) do
+    local name = word:match("^%-%-(%a+)$")
+    if name and options[name] ~= nil then
+      options[name] = true
+    elseif not name and core.sys.stat(("%s/%s.lua"):format(here, word)) then
+      parts[#parts + 1] = word
+    else
+      error(("%s is neither an option (--quick, --strict) nor a part (%s)"):format(word, table.concat(PARTS, ", ")), 0)
+    end
+  end
+  return options, #parts > 0 and parts or PARTS
+end
+
+local function scratch_folder()
+  local path = ("%s/sandbox-runner-bench-%s"):format(core.sys.getenv("TMPDIR") or "/tmp", core.sys.random_hex(4))
+  assert(core.sys.mkdir_p(path, 448))
+  return path
+end
+
+local function new_bench(options)
+  local facts, address = machine.describe()
+  local bench = { machine = facts, address = address, report = report.new(), folder = scratch_folder(),
+    program = core.sys.exe() }
+  function bench.samples(full, quick) return options.quick and quick or full end
+  --- config: path of an init.lua, or nil for the one that the program ships.
+  function bench.start_client(config)
+    return client.start { program = bench.program, folder = bench.folder, config = config }
+  end
+  return bench
+end
+
+local function measure(bench, parts)
+  bench.machine.load_before = machine.load()
+  for _, name in ipairs(parts) do
+    io.stderr:write("  bench  ", name, "\n")
+    require("bench." .. name)(bench)
+  end
+  bench.machine.load_after = machine.load()
+end
+
+local function show(bench, options)
+  local m, rows = bench.machine, bench.report
+  print(machine.text(m))
+  print(("program: sandbox-runner %s; load of the machine %.1f before, %.1f after\n"):format(core.version,
+    m.load_before, m.load_after))
+  print(rows:table() .. "\n")
+  for _, note in ipairs(rows.notes) do print("- " .. note) end
+  local path = bench.program:match("^(.*)/") .. "/bench.json"
+  assert(rows:write(path, m, { quick = options.quick, version = core.version }))
+  print(("\nbars missed: %d; all samples are in %s"):format(rows:missed(), path))
+end
+
+local options, parts = parse(arg)
+local bench = new_bench(options)
+local ok, why = xpcall(measure, function(e) return type(e) == "string" and e or debug.traceback(tostring(e)) end,
+  bench, parts)
+if not ok then -- the folder with the server's log stays
+  io.stderr:write("bench: ", why, "\n")
+  return 1
+end
+os.execute("rm -rf " .. shell.quote(bench.folder))
+show(bench, options)
+return options.strict and bench.report:missed() > 0 and 1 or 0

@@ -1,0 +1,43 @@
+--- Commands of the bench: quoting, and running one to its end.
+
+local core = require "sandbox_runner.core"
+
+local loop = core.loop
+local M = {}
+
+function M.quote(text)
+  return "'" .. text:gsub("'", "'\\''") .. "'"
+end
+
+--- A command line from an array of words; env: {NAME = value} or nil. It begins
+-- with exec, so that the shell makes no second process for it.
+function M.line(words, env)
+  local out = {}
+  for name, value in pairs(env or {}) do out[#out + 1] = ("export %s=%s;"):format(name, M.quote(value)) end
+  out[#out + 1] = "exec"
+  for _, word in ipairs(words) do out[#out + 1] = M.quote(word) end
+  return table.concat(out, " ")
+end
+
+--- Returns what it printed, and the milliseconds from its start to the end of its
+-- output; an exit status other than 0 is an error.
+function M.timed(command)
+  local started = loop.now_ms()
+  local pipe <close> = assert(io.popen(command, "r"))
+  local output = pipe:read("a")
+  local elapsed = loop.now_ms() - started
+  local ok, how, code = pipe:close()
+  if not ok then error(("%s %s: %s\n%s"):format(how, code, command, output), 0) end
+  return output, elapsed
+end
+
+function M.has(program)
+  return os.execute("command -v " .. M.quote(program) .. " >/dev/null 2>&1") == true
+end
+
+--- Lets the engine finish what the last sample left to it.
+function M.pause(ms)
+  loop.run(function() loop.sleep(ms) end)
+end
+
+return M
