@@ -2,23 +2,34 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "json.h"
 
 #define API_MIN 41
 #define API_MAX 47
 
+/* "1.NN" and nothing else: the minor number, or -1. */
+static int parse_version(const char *text)
+{
+    size_t digits = strncmp(text, "1.", 2) == 0 ? strspn(text + 2, "0123456789") : 0;
+
+    if (digits == 0 || digits > 4 || text[2 + digits] != '\0')
+        return -1;
+    return (int)strtol(text + 2, NULL, 10);
+}
+
 int sr_docker_negotiate(struct sr_docker *d, const char *api_version, struct sr_err *err)
 {
-    unsigned major = 0, minor = 0;
+    int minor = parse_version(api_version);
 
-    if (sscanf(api_version, "%u.%u", &major, &minor) != 2 || major != 1)
+    if (minor < 0)
         return sr_err_set(err, SR_PROTOCOL, "the engine names API version \"%.12s\"; this "
                           "program speaks 1.%d to 1.%d", api_version, API_MIN, API_MAX);
     if (minor < API_MIN)
-        return sr_err_set(err, SR_INVALID, "the engine's API ends at 1.%u; 1.%d is needed "
+        return sr_err_set(err, SR_INVALID, "the engine's API ends at 1.%d; 1.%d is needed "
                           "(Docker Engine 20.10 or newer)", minor, API_MIN);
-    snprintf(d->prefix, sizeof d->prefix, "/v1.%u", minor > API_MAX ? API_MAX : minor);
+    snprintf(d->prefix, sizeof d->prefix, "/v1.%d", minor > API_MAX ? API_MAX : minor);
     return 0;
 }
 

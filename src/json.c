@@ -17,6 +17,7 @@ struct scan {
     unsigned depth, max_depth;
     char closer[SR_JSON_DEPTH_MAX]; /* what ends each open container */
     size_t nuls;                    /* \u0000 escapes seen */
+    size_t values;                  /* begun so far */
     char *patch;                    /* copy of the text to write \ufffd into, or NULL */
     struct sr_err *err;             /* may be NULL */
 };
@@ -260,6 +261,8 @@ static bool scan_text(struct scan *s)
 
     while (due) {
         skip_space(s);
+        if (++s->values > SR_JSON_VALUES_MAX)
+            return fail(s, "too many values");
         if (peek(s) == '{' || peek(s) == '[') {
             if (!scan_open(s, &due))
                 return false;
@@ -281,6 +284,7 @@ static void scan_init(struct scan *s, const char *text, size_t n, struct sr_err 
     s->depth = 0;
     s->max_depth = SR_JSON_DEPTH;
     s->nuls = 0;
+    s->values = 0;
     s->patch = NULL;
     s->err = err;
 }

@@ -16,6 +16,7 @@
 
 #define SR_JSON_DEPTH 64      /* default limit of nested arrays and objects */
 #define SR_JSON_DEPTH_MAX 512 /* largest limit that may be asked for */
+#define SR_JSON_VALUES_MAX 100000 /* a value costs the tree 64 bytes: a line of "0,0,..." is no bomb */
 #define SR_JSON_INT_MAX INT64_C(9007199254740991) /* 2^53 - 1: exact in a double */
 
 struct sr_json; /* one value of a tree; opaque */
@@ -38,7 +39,7 @@ struct sr_json_opts {
 
 /* Parses exactly one JSON text. opts may be NULL. Refused with SR_INVALID:
  * whatever RFC 8259 forbids (a BOM included), bad UTF-8, lone surrogates,
- * more nesting than allowed, numbers of more than 63 characters, and \u0000 in
+ * more nesting or values than allowed, numbers of more than 63 characters, and \u0000 in
  * a string or key (opts->nul tells) unless replace_nul. A number too large for
  * a double is infinite. Free *root with sr_json_free(). */
 int sr_json_parse(struct sr_json **root, const char *text, size_t n, struct sr_json_opts *opts,

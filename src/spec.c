@@ -8,11 +8,17 @@
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
+#define PATH_SIZE 1024
 
 struct bound {
     const char *name;
     uint64_t value, min, max;
 };
+
+static bool is_empty(const char *text)
+{
+    return !text || !text[0];
+}
 
 static int check_bounds(const struct sr_spec *s, struct sr_err *err)
 {
@@ -37,7 +43,8 @@ static int check_bounds(const struct sr_spec *s, struct sr_err *err)
                               "sandbox: %s is %" PRIu64 ", allowed are %" PRIu64 " to %" PRIu64,
                               b->name, b->value, b->min, b->max);
     }
-    if (!s->image || !s->image[0] || !s->agent_volume || !s->instance || !s->run)
+    if (is_empty(s->image) || is_empty(s->agent_volume) || is_empty(s->instance) ||
+        is_empty(s->run))
         return sr_err_set(err, SR_INVALID, "sandbox: image, agent volume, instance and run needed");
     return 0;
 }
@@ -85,12 +92,74 @@ static void put_tmpfs(struct sr_buf *out, const char *path, const char *exec, ui
     put_member(out, path, value);
 }
 
-/* A path that a tmpfs may cover: absolute, and not one of ours. */
+/* The path as the engine compares it ("/a//b/../c/" is "/a/c"): a tmpfs under
+ * another spelling of a declared volume does not keep the engine from making
+ * one. Returns -1 when it is not absolute or longer than `size`. */
+static int clean_path(char *out, size_t size, const char *path)
+{
+    size_t len = 0;
+
+    if (path[0] != '/' || strlen(path) >= size)
+        return -1;
+    while (*path) {
+        size_t n = strcspn(path, "/");
+
+        if (n == 2 && !memcmp(path, "..", 2)) {
+            while (len && out[--len] != '/')
+                ;
+        } else if (n && !(n == 1 && path[0] == '.')) {
+            out[len++] = '/';
+            memcpy(out + len, path, n);
+            len += n;
+        }
+        path += n + (path[n] == '/');
+    }
+    out[len] = '\0';
+    return 0;
+}
+
+static bool is_at_or_below(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+
+    return !strncmp(path, folder, n) && (path[n] == '/' || path[n] == '\0');
+}
+
+/* Whether a mount of every sandbox is there already. */
+static bool is_ours(const char *path)
+{
+    return !strcmp(path, SR_SCRATCH) || !strcmp(path, "/tmp") || !strcmp(path, "/dev/shm");
+}
+
 static bool is_cover_path(const char *path)
 {
-    return path[0] == '/' && path[1] && strcmp(path, SR_SCRATCH) && strcmp(path, "/tmp") &&
-           strcmp(path, SR_AGENT_DIR) && strncmp(path, "/dev", 4) && strncmp(path, "/proc", 5) &&
-           strncmp(path, "/sys", 4) && !strchr(path, ':');
+    return path[0] && !strchr(path, ':') && strcmp(path, "/dev") &&
+           !is_at_or_below(path, "/proc") && !is_at_or_below(path, "/sys") &&
+           !is_at_or_below(path, SR_AGENT_DIR);
+}
+
+static int check_volumes(const struct sr_spec *s, struct sr_err *err)
+{
+    char path[PATH_SIZE];
+
+    for (const char *const *v = s->volumes; v && *v; v++)
+        if (clean_path(path, sizeof path, *v) < 0 || !is_cover_path(path))
+            return sr_err_set(err, SR_INVALID,
+                              "the image declares a volume at \"%.200s\", which cannot be covered",
+                              *v);
+    return 0;
+}
+
+static void put_covers(struct sr_buf *out, const struct sr_spec *s)
+{
+    char path[PATH_SIZE];
+
+    for (const char *const *v = s->volumes; v && *v; v++) {
+        if (clean_path(path, sizeof path, *v) < 0 || is_ours(path))
+            continue;
+        sr_buf_putc(out, ',');
+        put_tmpfs(out, path, "noexec", MIB, 256, "mode=0755");
+    }
 }
 
 /* The scratch folder belongs to the program where it may write there, else to
@@ -110,12 +179,7 @@ static void put_mounts(struct sr_buf *out, const struct sr_spec *s)
     put_tmpfs(out, "/tmp", "noexec", s->tmp, s->files, "mode=1777");
     sr_buf_putc(out, ',');
     put_tmpfs(out, "/dev/shm", "noexec", s->shm, s->files, "mode=1777");
-    for (const char *const *v = s->volumes; v && *v; v++) {
-        if (!is_cover_path(*v))
-            continue;
-        sr_buf_putc(out, ',');
-        put_tmpfs(out, *v, "noexec", MIB, 256, "mode=0755");
-    }
+    put_covers(out, s);
     sr_buf_puts(out, "},\"Mounts\":[{\"Type\":\"volume\",\"ReadOnly\":true,"
                 "\"VolumeOptions\":{\"NoCopy\":true},");
     put_member(out, "Source", s->agent_volume);
@@ -155,7 +219,7 @@ static void put_labels(struct sr_buf *out, const char *instance, const char *run
 
 int sr_spec_write(struct sr_buf *out, const struct sr_spec *spec, struct sr_err *err)
 {
-    if (check_bounds(spec, err) < 0)
+    if (check_bounds(spec, err) < 0 || check_volumes(spec, err) < 0)
         return -1;
     sr_buf_putc(out, '{');
     put_member(out, "Image", spec->image);

@@ -36,7 +36,8 @@ struct sr_spec {
     uint32_t files;           /* inodes of each tmpfs */
     bool scratch_writable;    /* for the program */
     const char *const *volumes; /* the image's declared volumes (NULL-terminated, or NULL):
-                                   each is covered by a tmpfs, or the engine would make a disk */
+                                   each is covered by a tmpfs, or the engine would make a disk;
+                                   one that cannot be covered is SR_INVALID */
     const char *instance;     /* labels: who owns the sandbox ... */
     const char *run;          /* ... which run it is for ... */
     int64_t deadline;         /* ... and when (Unix seconds) it is over in any case */

@@ -39,7 +39,12 @@ function history.resolve(file)
   return folder .. "/" .. file
 end
 
-local function open_or_replace(self, path)
+-- Puts a damaged file aside and begins a new one. Under a lock, and after one
+-- more look: two servers that meet the same damage must not move each other's
+-- fresh file away.
+local function replace(self, path)
+  local lock <close>, lock_err = core.sys.lock(path .. ".lock")
+  if not lock then return nil, lock_err end
   local db, err = core.history.open(path)
   if db or err.code ~= "corrupt" then return db, err end
   local moved, move_err = core.history.set_aside(path)
@@ -47,6 +52,12 @@ local function open_or_replace(self, path)
   self.log(("history: %s was damaged (%s); it is kept as %s and a new file is begun")
     :format(path, err.message, moved), "warning")
   return core.history.open(path)
+end
+
+local function open_or_replace(self, path)
+  local db, err = core.history.open(path)
+  if db or err.code ~= "corrupt" then return db, err end
+  return replace(self, path)
 end
 
 local function open_file(self)

@@ -21,8 +21,8 @@
 #include "counters.h"
 #include "feed.h"
 #include "job.h"
+#include "message.h"
 #include "outbox.h"
-#include "text.h"
 #include "transfer.h"
 #include "wire.h"
 
@@ -61,7 +61,7 @@ static struct agent {
     uint64_t started_us, deadline_us;
     struct sr_counters before;
     struct sr_report report;
-    struct sr_text failure; /* not empty: the last frame is SR_WIRE_FAILURE */
+    struct sr_message failure; /* not empty: the last frame is SR_WIRE_FAILURE */
     int kill_pause_ms;
     bool reap_again;
     struct sr_transfer files;
@@ -113,7 +113,7 @@ static void fail(struct agent *a)
     a->stage = ENDING;
 }
 
-#define FAIL(a, ...) (sr_text_join(&(a)->failure, __VA_ARGS__, NULL), fail(a))
+#define FAIL(a, ...) (sr_message_join(&(a)->failure, __VA_ARGS__, NULL), fail(a))
 
 /* The first verdict stays: a program that ended by itself was not killed. */
 static void judge(struct agent *a, enum sr_end end, uint32_t code)

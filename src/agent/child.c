@@ -175,26 +175,26 @@ int sr_child_start(struct sr_child *c, const struct sr_job *job)
     return 0;
 }
 
-static void describe(const struct trouble *t, const struct sr_job *job, struct sr_text *why)
+static void describe(const struct trouble *t, const struct sr_job *job, struct sr_message *why)
 {
     const char *error = strerror(t->error);
 
     switch (t->step) {
     case STEP_RUN:
-        sr_text_join(why, "cannot run \"", job->argv[0], "\": ", error, NULL);
+        sr_message_join(why, "cannot run \"", job->argv[0], "\": ", error, NULL);
         break;
     case STEP_CWD:
-        sr_text_join(why, "cannot enter \"", job->cwd, "\": ", error, NULL);
+        sr_message_join(why, "cannot enter \"", job->cwd, "\": ", error, NULL);
         break;
     case STEP_USER:
-        sr_text_join(why, "cannot become the program's user: ", error, NULL);
+        sr_message_join(why, "cannot become the program's user: ", error, NULL);
         break;
     default:
-        sr_text_join(why, "cannot set the program up: ", error, NULL);
+        sr_message_join(why, "cannot set the program up: ", error, NULL);
     }
 }
 
-int sr_child_trouble(struct sr_child *c, const struct sr_job *job, struct sr_text *why)
+int sr_child_trouble(struct sr_child *c, const struct sr_job *job, struct sr_message *why)
 {
     struct trouble t;
     ssize_t n = read(c->trouble, &t, sizeof t);

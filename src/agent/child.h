@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "job.h"
-#include "text.h"
+#include "message.h"
 
 struct sr_child {
     pid_t pid;
@@ -19,7 +19,7 @@ int sr_child_start(struct sr_child *c, const struct sr_job *job);
 
 /* To be called when the first process has ended: whether it ended before it
  * became the program, and then why, as one line. Closes `trouble`. */
-int sr_child_trouble(struct sr_child *c, const struct sr_job *job, struct sr_text *why);
+int sr_child_trouble(struct sr_child *c, const struct sr_job *job, struct sr_message *why);
 
 /* Sends SIGKILL to every process of the sandbox but the agent. Processes can
  * be added while it looks, so repeat until no child is left. */

@@ -8,9 +8,9 @@
 #include "wire.h"
 
 struct sr_feed {
-    int fd;            /* non-blocking; -1: no pipe, or closed */
-    bool ended;        /* close once the queue is empty */
-    size_t from, to;   /* queued: data[from..to) */
+    int fd;          /* non-blocking; -1: no pipe, or closed */
+    bool ended;      /* close once the queue is empty */
+    size_t from, to; /* queued: data[from..to) */
     unsigned char data[SR_WIRE_STDIN_QUEUE + SR_WIRE_MAX];
 };
 

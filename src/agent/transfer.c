@@ -15,20 +15,21 @@ static void finish(struct sr_transfer *t)
     }
 }
 
-int sr_transfer_begin(struct sr_transfer *t, const unsigned char *p, size_t n, struct sr_text *why)
+int sr_transfer_begin(struct sr_transfer *t, const unsigned char *p, size_t n,
+                      struct sr_message *why)
 {
     char path[SR_WIRE_PATH_MAX + 1];
 
     if (t->file >= 0 || n <= FILE_FIXED ||
         !sr_wire_path_ok((const char *)p + FILE_FIXED, n - FILE_FIXED)) {
-        sr_text_join(why, "bad order: file", NULL);
+        sr_message_join(why, "bad order: file", NULL);
         return -1;
     }
     memcpy(path, p + FILE_FIXED, n - FILE_FIXED);
     path[n - FILE_FIXED] = 0;
     t->file = sr_place_create(&t->scratch, path, sr_wire_get_u32(p));
     if (t->file < 0) {
-        sr_text_join(why, "cannot create \"", path, "\": ", strerror(errno), NULL);
+        sr_message_join(why, "cannot create \"", path, "\": ", strerror(errno), NULL);
         return -1;
     }
     t->left = sr_wire_get_u64(p + 4);
@@ -36,17 +37,18 @@ int sr_transfer_begin(struct sr_transfer *t, const unsigned char *p, size_t n, s
     return 0;
 }
 
-int sr_transfer_take(struct sr_transfer *t, const unsigned char *p, size_t n, struct sr_text *why)
+int sr_transfer_take(struct sr_transfer *t, const unsigned char *p, size_t n,
+                     struct sr_message *why)
 {
     if (t->file < 0 || n > t->left) {
-        sr_text_join(why, "bad order: data", NULL);
+        sr_message_join(why, "bad order: data", NULL);
         return -1;
     }
     while (n) {
         ssize_t done = write(t->file, p, n);
 
         if (done < 0) {
-            sr_text_join(why, "cannot write a file: ", strerror(errno), NULL);
+            sr_message_join(why, "cannot write a file: ", strerror(errno), NULL);
             return -1;
         }
         p += done;
@@ -77,14 +79,14 @@ static void announce(struct sr_transfer *t, const struct sr_want *w, uid_t uid,
     finish(t);
 }
 
-static int send_piece(struct sr_transfer *t, struct sr_outbox *o, struct sr_text *why)
+static int send_piece(struct sr_transfer *t, struct sr_outbox *o, struct sr_message *why)
 {
     size_t want = t->left < SR_WIRE_MAX ? (size_t)t->left : SR_WIRE_MAX;
     ssize_t n = read(t->file, sr_outbox_payload(o), want);
 
     if (n <= 0) {
-        sr_text_join(why, "cannot read a file that is wanted: ",
-                     n < 0 ? strerror(errno) : "it became shorter", NULL);
+        sr_message_join(why, "cannot read a file that is wanted: ",
+                        n < 0 ? strerror(errno) : "it became shorter", NULL);
         return -1;
     }
     sr_outbox_commit(o, SR_WIRE_DATA, (size_t)n);
@@ -94,7 +96,7 @@ static int send_piece(struct sr_transfer *t, struct sr_outbox *o, struct sr_text
 }
 
 int sr_transfer_send(struct sr_transfer *t, const struct sr_job *job, struct sr_outbox *o,
-                     struct sr_text *why)
+                     struct sr_message *why)
 {
     if (t->file >= 0)
         return send_piece(t, o, why);

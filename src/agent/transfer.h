@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #include "job.h"
+#include "message.h"
 #include "outbox.h"
 #include "place.h"
-#include "text.h"
 
 struct sr_transfer {
     struct sr_place scratch;
@@ -18,13 +18,15 @@ struct sr_transfer {
 };
 
 /* SR_WIRE_FILE and SR_WIRE_DATA. Return 0, or -1 with `why`. */
-int sr_transfer_begin(struct sr_transfer *t, const unsigned char *p, size_t n, struct sr_text *why);
-int sr_transfer_take(struct sr_transfer *t, const unsigned char *p, size_t n, struct sr_text *why);
+int sr_transfer_begin(struct sr_transfer *t, const unsigned char *p, size_t n,
+                      struct sr_message *why);
+int sr_transfer_take(struct sr_transfer *t, const unsigned char *p, size_t n,
+                     struct sr_message *why);
 
 /* Queues the next frame about the wanted files; no process of the program may
  * be left, or the sizes could change. Returns 1, or 0 when all is queued, or
  * -1 with `why`. The outbox must not be full. */
 int sr_transfer_send(struct sr_transfer *t, const struct sr_job *job, struct sr_outbox *o,
-                     struct sr_text *why);
+                     struct sr_message *why);
 
 #endif

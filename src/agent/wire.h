@@ -55,7 +55,7 @@ enum {
     SR_FIELD_OUT = 'o',    /* u32: bytes of stdout to send; the rest is counted and dropped */
     SR_FIELD_ERR = 'p',    /* u32: the same for stderr */
     SR_FIELD_STDIN = 'i',  /* u8: 0 = /dev/null, 1 = a pipe fed by SR_WIRE_STDIN */
-    SR_FIELD_WANT = 'w'    /* u64 largest size, path below scratch: send it after the end; repeated */
+    SR_FIELD_WANT = 'w'    /* u64 largest size, path: send it after the end; repeated */
 };
 
 enum { SR_MISSING_ABSENT = 0, SR_MISSING_NOT_REGULAR = 1, SR_MISSING_TOO_LARGE = 2 };

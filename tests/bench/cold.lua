@@ -9,6 +9,7 @@ local PROGRAM = 'print("hello")'
 -- An answered run's container, and curl's, are still being removed for a while:
 -- the next sample must not pay for that.
 local SETTLE_MS = 400
+local BAR = { op = "<=", limit = 0.95 }
 
 local function expect_hello(text)
   if not text:find("hello\n", 1, true) then error("no hello: " .. text, 0) end
@@ -84,10 +85,13 @@ local function shell_cost()
   return stats.median(times)
 end
 
-local function ratios(a, b)
-  local list = {}
-  for i = 1, #a do list[i] = a[i] / b[i] end
-  return list
+--- The ratio of the medians is the figure; beside it the ratios of the best and
+-- of the 95th percentiles, which show what noise does to it.
+local function add_ratio(report, name, ours, theirs)
+  local function ratio(of) return of(ours) / of(theirs) end
+  report:add { name = name, unit = "ratio", bar = BAR, value = ratio(stats.median),
+    min = ratio(function(s) return stats.quantile(s, 0) end),
+    p95 = ratio(function(s) return stats.quantile(s, 0.95) end) }
 end
 
 return function(bench)
@@ -96,16 +100,12 @@ return function(bench)
   local list = ways(bench, server)
   local samples = interleave(bench, list, bench.samples(20, 5))
   server:close()
-  local bar, report = { op = "<=", limit = 0.95 }, bench.report
+  local report = bench.report
   for k, way in ipairs(list) do report:add { name = way[1], unit = "ms", samples = samples[k] } end
-  if not list[2] then return report:skip("cold run / docker run --rm", bar, "neither docker nor curl is here") end
-  report:add { name = "cold run / " .. list[2][1], unit = "ratio of medians", bar = bar,
-    value = stats.median(samples[1]) / stats.median(samples[2]), p95 = stats.quantile(samples[1], 0.95)
-      / stats.quantile(samples[2], 0.95), samples = ratios(samples[1], samples[2]) }
+  if not list[2] then return report:skip("cold run / docker run --rm", BAR, "neither docker nor curl is here") end
+  add_ratio(report, "cold run / " .. list[2][1], samples[1], samples[2])
   report:note(("cold run: request byte to answer byte; commands: until the end of their output, less %.2f ms for the "
     .. "shell. In turns, %d ms apart."):format(bench.shell_ms, SETTLE_MS))
-  if list[2][1] == "docker run --rm" then report:note("docker run --rm: " .. docker_command(bench)) end
-  if #list == 2 and list[2][1] ~= "docker run --rm" then
-    report:note "no docker client here: the engine API through curl stands in for docker run."
-  end
+  report:note(list[2][1] == "docker run --rm" and "docker run --rm: " .. docker_command(bench)
+    or "no docker client here: the engine API through curl stands in for docker run.")
 end

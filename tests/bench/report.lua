@@ -7,8 +7,8 @@ local M = {}
 local Report = {}
 Report.__index = Report
 
-local COLUMNS = { "figure", "value", "p95", "unit", "bar", "met", "n" }
-local RIGHT = { value = true, p95 = true, n = true }
+local COLUMNS = { "figure", "value", "min", "p95", "unit", "bar", "met", "n" }
+local RIGHT = { value = true, min = true, p95 = true, n = true }
 
 function M.new()
   return setmetatable({ rows = {}, notes = {} }, Report)
@@ -25,7 +25,10 @@ end
 -- shown}. Returns the row.
 function Report:add(row)
   row.value = row.value or stats.median(row.samples)
-  if row.samples and #row.samples > 1 then row.p95 = row.p95 or stats.quantile(row.samples, 0.95) end
+  if row.samples and #row.samples > 1 then
+    row.min = row.min or math.min(table.unpack(row.samples))
+    row.p95 = row.p95 or stats.quantile(row.samples, 0.95)
+  end
   if row.bar then row.met = meets(row.value, row.bar) end
   self.rows[#self.rows + 1] = row
   return row
@@ -61,8 +64,8 @@ local function cells(row)
   if row.met ~= nil then met = row.met and "yes" or "NO" end
   local bar = row.bar and ("%s %s"):format(row.bar.op, row.bar.limit) or ""
   return {
-    figure = row.name, value = row.skipped and "-" or show(row.value), p95 = show(row.p95), unit = row.unit,
-    bar = bar, met = met, n = row.samples and tostring(#row.samples) or "",
+    figure = row.name, unit = row.unit, value = row.skipped and "-" or show(row.value),
+    min = show(row.min), p95 = show(row.p95), bar = bar, met = met, n = row.samples and tostring(#row.samples) or "",
   }
 end
 
@@ -93,8 +96,8 @@ function Report:write(path, machine, settings)
   local rows = core.json.array {}
   for i, row in ipairs(self.rows) do
     local samples = row.samples and core.json.array(row.samples) or nil
-    rows[i] = { name = row.name, value = row.value, unit = row.unit, p95 = row.p95, bar = row.bar, met = row.met,
-      samples = samples, skipped = row.skipped }
+    rows[i] = { name = row.name, value = row.value, unit = row.unit, min = row.min, p95 = row.p95, bar = row.bar,
+      met = row.met, samples = samples, skipped = row.skipped }
   end
   local file, why = io.open(path, "w")
   if not file then return nil, why end

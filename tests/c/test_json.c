@@ -316,8 +316,8 @@ static void test_lua(void **state)
         "local v, e = json.decode('\"\\\\u0000\"') "
         "return v == nil and e.code == 'invalid' and e.nul == true",
         "local v, e = json.decode('[1') "
-        "return v == nil and e.code == 'invalid' and e.nul == nil and tostring(e):find('^invalid: ')"
-        " ~= nil",
+        "return v == nil and e.code == 'invalid' and e.nul == nil "
+        "and tostring(e):find('^invalid: ') ~= nil",
         "local v, r = json.decode('\"a\\\\u0000\"', {nul = 'replace'}) "
         "return v == 'a\\u{FFFD}' and r == true",
         "return select('#', json.decode('\"a\"', {nul = 'replace'})) == 1",
@@ -362,9 +362,30 @@ static void test_lua(void **state)
     lua_close(L);
 }
 
+static void test_too_many_values(void **state)
+{
+    struct sr_buf text = {0};
+    struct sr_json *root = NULL;
+    struct sr_err err;
+
+    (void)state;
+    sr_buf_putc(&text, '[');
+    for (int i = 0; i < SR_JSON_VALUES_MAX - 2; i++)
+        sr_buf_puts(&text, "0,");
+    sr_buf_puts(&text, "0]");
+    assert_int_equal(sr_json_parse(&root, text.data, text.len, NULL, &err), 0);
+    sr_json_free(root);
+    text.len--;
+    sr_buf_puts(&text, ",0]");
+    assert_int_equal(sr_json_parse(&root, text.data, text.len, NULL, &err), -1);
+    assert_non_null(strstr(err.msg, "too many values"));
+    sr_buf_clear(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_too_many_values),
         cmocka_unit_test(test_accepts),
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_refuses_every_prefix),

@@ -384,6 +384,7 @@ static void test_ready_op_keeps_the_turn_from_waiting(void **state)
     sr_op_finish(&op, NULL);
     sr_loop_turn(&loop, 5000);
     assert_in_range(sr_now_ms() - start, 0, 1000);
+    assert_ptr_equal(sr_loop_take_ready(&loop), &op);
 }
 
 static void test_clear_lets_go_of_everything(void **state)

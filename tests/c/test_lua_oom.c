@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -124,8 +125,9 @@ static void test_decode_error(void **state)
 static void test_encode(void **state)
 {
     (void)state;
-    sweep("local t = {id = json.raw('12'), list = {1, 2.5, 'x'}, none = json.null, e = json.array()}"
-          " for i = 1, 20 do t['key' .. i] = ('\\n'):rep(100) end assert(json.encode(t))");
+    sweep("local t = {id = json.raw('12'), list = {1, 2.5, 'x'}, none = json.null, "
+          "e = json.array()} "
+          "for i = 1, 20 do t['key' .. i] = ('\\n'):rep(100) end assert(json.encode(t))");
 }
 
 static void test_encode_error(void **state)
@@ -176,14 +178,15 @@ static void test_history_values(void **state)
              -1, 0);
 }
 
-static char folder[64];
+static char folder[128];
 
 static int setup(void **state)
 {
-    static char path[96];
+    static char path[160];
+    const char *base = getenv("TMPDIR");
 
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/sr-oom-XXXXXX");
+    snprintf(folder, sizeof folder, "%s/sr-oom-XXXXXX", base && *base ? base : "/tmp");
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof path, "%s/history.db", folder);
@@ -192,11 +195,15 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    char command[128];
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
 
     (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    while (dir && (entry = readdir(dir)))
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    if (dir)
+        closedir(dir);
+    return rmdir(folder);
 }
 
 int main(void)

@@ -88,18 +88,21 @@ end
 -- options, all optional: init (text of an init.lua) or config (its path), args,
 -- env, unset (names), cwd, seconds (its life at most, default 60), state (a
 -- state folder that outlives the client), version (of the protocol), before
--- (shell words before the program, such as "setpriv ..."), mute (no handshake).
+-- (shell words before the program, such as "setpriv ..."), mute (no handshake),
+-- stderr_unread (stderr is a pipe that nobody reads), umask.
 function client.start(options)
   options = options or {}
-  local self = setmetatable({ answers = {}, others = {}, raw = {}, count = 0, last_id = 0 }, Client)
+  local self = setmetatable({ answers = {}, others = {}, count = 0, last_id = 0 }, Client)
   self.folder = client.folder()
   self.state = options.state or self.folder
   local fifo, pid = self.folder .. "/stdout", self.folder .. "/pid"
   assert(os.execute("mkfifo " .. quote(fifo)))
-  local command = ("%scd %s && exec %s timeout -k 1 %d sh -c 'echo $$ >\"$0\"; exec %s \"$@\"' %s %s >%s 2>%s"):format(
+  if options.stderr_unread then assert(os.execute("mkfifo " .. quote(self.folder .. "/stderr"))) end
+  local command = ("%scd %s && exec %s timeout -k 1 %d sh -c 'echo $$ >\"$0\"; exec %s \"$@\"' %s %s >%s 2%s%s"):format(
     options.umask and "umask " .. options.umask .. "; " or "", quote(options.cwd or "."),
-    environment(options, self.state), options.seconds or 60, options.before or "", quote(pid),
-    words_of(options, self.folder), quote(fifo), quote(self.folder .. "/stderr"))
+    environment(options, self.state), math.ceil((options.seconds or 60) * client.slow), options.before or "",
+    quote(pid), words_of(options, self.folder), quote(fifo), options.stderr_unread and "<>" or ">",
+    quote(self.folder .. "/stderr"))
   self.started_ms = client.now_ms()
   self.input = assert(io.popen(command, "w"))
   self.input:setvbuf("full", 65536)
@@ -161,8 +164,32 @@ function Client:cancel(id, reason)
   self:notify("notifications/cancelled", { requestId = id, reason = reason })
 end
 
+local MEMBERS = { jsonrpc = true, id = true, result = true, error = true, method = true, params = true }
+
+-- What every message has to be, so that no client drops it.
+local function check_shape(message, line)
+  local function must(ok, what)
+    if not ok then error(what .. ": " .. line:sub(1, 300), 0) end
+  end
+  if getmetatable(message) == json.array_mt then
+    must(message[1], "an empty batch")
+    for _, item in ipairs(message) do check_shape(item, line) end
+    return
+  end
+  must(message.jsonrpc == "2.0", "no jsonrpc")
+  for name in pairs(message) do must(MEMBERS[name], "unknown member " .. name) end
+  if message.method then return must(message.id == nil, "a request from the server") end
+  must((message.result == nil) ~= (message.error == nil), "result and error")
+  must(message.id ~= json.null, "a null id")
+  if message.error then
+    must(math.type(message.error.code) == "integer" and type(message.error.message) == "string", "bad error")
+  else
+    must(type(message.result) == "table" and message.id ~= nil, "bad result")
+  end
+end
+
 local function keep(self, message, line)
-  self.raw[message] = line
+  check_shape(message, line)
   self.count = self.count + 1
   if message.method == nil and message.id ~= nil and getmetatable(message) ~= json.array_mt then
     assert(self.answers[message.id] == nil, "answered twice: " .. line:sub(1, 200))
@@ -173,7 +200,7 @@ local function keep(self, message, line)
   return message
 end
 
---- Reads the next message of any kind; nil at the end of the server's output.
+--- Reads the next message of any kind; returns it and its line, nil at the end of the output.
 function Client:read()
   local line = self.output:read("L")
   if not line then return nil end
@@ -182,7 +209,7 @@ function Client:read()
   if type(message) ~= "table" or why then
     error(("not a message on stdout (%s): %s"):format(why or "no object", line:sub(1, 300)))
   end
-  return keep(self, message, line)
+  return keep(self, message, line), line
 end
 
 local function ended(self, what)
@@ -207,13 +234,13 @@ function Client:other()
   return table.remove(self.others, 1)
 end
 
---- Sends the text of one line and returns the next message, whatever it is.
+--- Sends the text of one line; returns the next message, whatever it is, and its line.
 function Client:ask(text)
   self:send(text)
-  local message = self:read()
+  local message, line = self:read()
   if not message then ended(self, "it answered " .. text:sub(1, 80)) end
   if message.id ~= nil then self.answers[message.id] = nil else table.remove(self.others) end
-  return message
+  return message, line
 end
 
 function Client:initialize(version)

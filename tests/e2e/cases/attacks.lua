@@ -84,9 +84,9 @@ for s in (9, 15, 19): held('kill %d' % s, os.kill, 1, s)]],
       out_has = "HELD", lacks = { "BREACH" } },
     { "killing everything it may", py = [[
 import os
-os.kill(-1, 9)
-print('still there')]],
-      stdout = "still there\n", lacks = { "BREACH" } },
+try: os.kill(-1, 9)
+except ProcessLookupError: print('nobody else')]],
+      stdout = "nobody else\n" },
     { "tracing and reading process 1", py = attempts [[
 libc.ptrace.argtypes = [ctypes.c_long] * 4
 held('ptrace seize', lambda: libc.ptrace(0x4206, 1, 0, 0))
@@ -99,7 +99,7 @@ held('fd', os.listdir, '/proc/1/fd')]],
     { "a better priority", py = attempts [[
 held('nice', os.nice, -19)
 held('realtime', os.sched_setscheduler, 0, os.SCHED_FIFO, os.sched_param(50))
-held('oom score', lambda: open('/proc/self/oom_score_adj', 'w').write('-500'))]],
+held('oom score', lambda: os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'-500'))]],
       out_has = "HELD", lacks = { "BREACH" } },
   },
 
@@ -269,8 +269,12 @@ for h, p in (('1.1.1.1', 53), ('169.254.169.254', 80), ('172.17.0.1', 22), ('10.
     except OSError as e: print('HELD', h, e)
 print([name for _, name in socket.if_nameindex()])]],
       out_has = { "HELD", "['lo']" }, lacks = { "BREACH" }, within = 4 },
-    { "the name server of the host", py = "print(open('/etc/resolv.conf').read())",
-      out_has = "nameserver 127.0.0.1", lacks = { "search " } },
+    { "the name server of the host", py = "print(open('/etc/resolv.conf').read())", lacks = { "search " },
+      check = function(result)
+        for server in result.stdout:gmatch("nameserver%s+(%S+)") do
+          if server ~= "127.0.0.1" then return "shows " .. server end
+        end
+      end },
     { "raw sockets", py = attempts [[
 held('raw', socket.socket, socket.AF_INET, socket.SOCK_RAW, 1)
 held('packet', socket.socket, socket.AF_PACKET, socket.SOCK_RAW, 0)]],
@@ -282,8 +286,12 @@ held('packet', socket.socket, socket.AF_PACKET, socket.SOCK_RAW, 0)]],
       status = "compile_error", lacks = { "root:*", "root:!", "root:$" } },
     { "including it by assembler", cpp = 'asm(".include \\"/etc/shadow\\"");\nint main() {}',
       status = "compile_error", lacks = { "root:*", "root:!", "root:$" } },
-    { "including itself", cpp = "#include __FILE__\nint main() {}", status = "compile_error", stderr_max = 102400 + 64 },
-    { "templates without end", cpp = "template<int N> struct A { typedef typename A<N + 1>::t t; };\nA<0>::t x;\nint main() {}",
+    { "including itself", cpp = "#include __FILE__\nint main() {}",
+      status = "compile_error", stderr_max = 102400 + 64 },
+    { "templates without end", cpp = [[
+template<int N> struct A { typedef typename A<N + 1>::t t; };
+A<0>::t x;
+int main() {}]],
       status = "compile_error" },
     { "macros that explode", cpp = [[
 #define A(x) B(x) B(x) B(x) B(x) B(x) B(x) B(x) B(x)
@@ -305,8 +313,10 @@ int main() { A(1;) A(2;) A(3;) A(4;) A(5;) A(6;) A(7;) A(8;) }]],
 #define W4k W512 W512 W512 W512 W512 W512 W512 W512
 W4k W4k
 int main() {}]],
-      truncated = true, check = function(result)
-        if #result.compile_output > 102400 + 64 then return #result.compile_output .. " bytes of compiler text" end
+      check = function(result)
+        local text = result.compile_output
+        if #text > 102400 + 64 then return #text .. " bytes of compiler text" end
+        if not text:find("OUTPUT TRUNCATED", 1, true) then return "no marker" end
       end },
     { "plugins by pragma", cpp = [[
 #pragma GCC optimize("-fplugin=/scratch/x.so")

@@ -1,9 +1,9 @@
-#include "text.h"
+#include "message.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-void sr_text_join(struct sr_text *t, ...)
+void sr_message_join(struct sr_message *t, ...)
 {
     va_list ap;
     const char *part;
