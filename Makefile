@@ -272,16 +272,25 @@ install: all
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/sandbox-runner
 	install -D -m 755 $(AGENT) $(DESTDIR)$(PREFIX)/lib/sandbox-runner/sandbox-agent
 	install -D -m 644 $(MODULE) $(DESTDIR)$(LUA_LIBDIR)/sandbox_runner/core.so
-	install -D -m 644 init.lua $(share)/init.lua
+	@mkdir -p $(share)
+	@if [ -e $(share)/init.lua ] && ! cmp -s init.lua $(share)/init.lua; then \
+	  install -m 644 init.lua $(share)/init.lua.new; \
+	  echo "$(share)/init.lua was edited and stays; the new one is beside it as init.lua.new"; \
+	else \
+	  install -m 644 init.lua $(share)/init.lua; \
+	fi
 	for f in $(lua_files); do install -D -m 644 $$f $(share)/$$f || exit 1; done
 	install -D -m 755 -t $(share)/setup src/setup/*.sh
 	mkdir -p $(DESTDIR)$(LUA_SHAREDIR)
 	ln -sfn $(PREFIX)/share/sandbox-runner/lua/sandbox_runner $(DESTDIR)$(LUA_SHAREDIR)/sandbox_runner
 
-## uninstall: remove what install put there
+## uninstall: remove what install put there; an edited init.lua stays
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/sandbox-runner $(DESTDIR)$(LUA_SHAREDIR)/sandbox_runner
-	rm -rf $(DESTDIR)$(PREFIX)/lib/sandbox-runner $(DESTDIR)$(LUA_LIBDIR)/sandbox_runner $(share)
+	rm -rf $(DESTDIR)$(PREFIX)/lib/sandbox-runner $(DESTDIR)$(LUA_LIBDIR)/sandbox_runner
+	rm -rf $(share)/lua $(share)/setup $(share)/init.lua.new
+	@if cmp -s init.lua $(share)/init.lua; then rm -f $(share)/init.lua; fi
+	@rmdir $(share) 2>/dev/null || [ ! -e $(share) ] || echo "$(share)/init.lua was edited and stays"
 
 ## clean: remove build/
 clean:

@@ -28,11 +28,11 @@ limits.scratch = "64m"
 limits.tmp = "64m"
 -- Size of /dev/shm (1m to 16g).
 limits.shm = "16m"
--- Files and folders in each of /scratch and /tmp (64 to 1048576).
+-- Files and folders in each of /scratch, /tmp and /dev/shm (64 to 1000000).
 limits.files = 4096
 -- Files that a process may hold open (64 to 65536).
 limits.open_files = 1024
--- Largest file (1m to 64g). Keep it above scratch and tmp, or a full disk ends
+-- Largest file (1m to 16g). Keep it above scratch and tmp, or a full disk ends
 -- programs by a signal in place of an error.
 limits.file_size = "256m"
 -- Longest source, in bytes (1 to 1048576).
@@ -63,11 +63,11 @@ compile.scratch = "128m"
 compile.tmp = "256m"
 -- Size of /dev/shm (1m to 16g).
 compile.shm = "16m"
--- Files and folders in each of /scratch and /tmp (64 to 1048576).
+-- Files and folders in each of /scratch, /tmp and /dev/shm (64 to 1000000).
 compile.files = 4096
 -- Files that a process may hold open (64 to 65536).
 compile.open_files = 1024
--- Largest file (1m to 64g); above scratch and tmp, see limits.file_size.
+-- Largest file (1m to 16g); above scratch and tmp, see limits.file_size.
 compile.file_size = "512m"
 -- Largest program that the compiler may hand over (1k to 256m). It is kept in
 -- the server's memory meanwhile.
@@ -126,11 +126,12 @@ log.level = "info"
 --                scratch, tmp, shm, files, open_files, file_size (optional)
 
 language "python" {
-  description = "Python 3.12 with its standard library",
+  description = "CPython 3 with its standard library (3.12 in the official image)",
   aliases = { "py", "python3", "py3" },
   images = { "python:3.12-slim", "sandbox-runner/python:local" },
   file = "snippet.py",
   run = { "python", "/scratch/snippet.py" },
+  env = { PYTHONUNBUFFERED = "1" }, -- what was printed is there when the time is up
   prestart = true,
 }
 

@@ -133,14 +133,14 @@ static int query_int(struct sr_history *h, const char *sql, int64_t *value, stru
 
     if (rc == SQLITE_OK)
         rc = sqlite3_step(stmt);
-    if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
-        *value = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
-        rc = SQLITE_OK;
-    }
-    if (rc != SQLITE_OK)
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
         fail(h, rc, "read the file", err);
+        sqlite3_finalize(stmt);
+        return -1;
+    }
+    *value = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
     sqlite3_finalize(stmt);
-    return rc == SQLITE_OK ? 0 : -1;
+    return 0;
 }
 
 static int connect_db(struct sr_history *h, const char *path, struct sr_err *err)
@@ -509,10 +509,11 @@ static int read_row(sqlite3_stmt *stmt, struct sr_history_row *row, size_t *byte
 {
     size_t size = text_size(stmt);
     char *data = malloc(size + 1);
-    struct store store = {data, data + size};
+    struct store store;
 
     if (!data)
         return -1;
+    store = (struct store){data, data + size};
     *bytes += size;
     *row = (struct sr_history_row){.store = data};
     row->id = sqlite3_column_int64(stmt, COL_ID);

@@ -133,8 +133,10 @@ static char *join(const char *a, const char *b)
 int sr_target_parse(struct sr_target *t, const char *address, const char *tls_dir,
                     struct sr_err *err)
 {
+    bool is_unix = !strncmp(address, "unix://", 7);
+
     *t = (struct sr_target){0};
-    if (!strncmp(address, "unix://", 7)) {
+    if (is_unix) {
         if (address[7] != '/')
             return sr_err_set(err, SR_INVALID, "engine address \"%s\": write unix:///path/of/socket",
                               address);
@@ -151,9 +153,11 @@ int sr_target_parse(struct sr_target *t, const char *address, const char *tls_di
         return sr_err_set(err, SR_INVALID,
                           "engine address \"%s\": unix:///path or tcp://host:port is needed", address);
     }
-    if (!t->origin)
-        return sr_err_set(err, SR_NO_MEMORY, "out of memory");
-    return 0;
+    if (t->origin && !is_unix == !t->unix_path &&
+        (is_unix || !tls_dir || (t->ca && t->cert && t->key)))
+        return 0;
+    sr_target_clear(t);
+    return sr_err_set(err, SR_NO_MEMORY, "out of memory");
 }
 
 void sr_target_clear(struct sr_target *t)
@@ -224,6 +228,10 @@ static size_t on_header(char *data, size_t size, size_t count, void *ud)
     size_t n = size * count, len;
     static const char name[] = "api-version:";
 
+    if (n > 5 && !memcmp(data, "HTTP/", 5))
+        call->head_ended = false;
+    else if (n == 2 && data[0] == '\r')
+        call->head_ended = true; /* curl itself is content with a connection that ends before */
     if (n > sizeof name - 1 && !strncasecmp(data, name, sizeof name - 1)) {
         const char *at = data + sizeof name - 1, *end = data + n;
 
@@ -276,6 +284,8 @@ static void call_done(struct owner *o, CURLcode code)
                    "the engine's answer is larger than %zu bytes", call->body_cap);
     else if (code != CURLE_OK)
         explain(call->easy, code, co->message, &err);
+    else if (!call->head_ended)
+        sr_err_set(&err, SR_UNAVAILABLE, "the engine closed the connection");
     end_transfer(call);
     sr_op_finish(&call->op, err.code == SR_OK ? NULL : &err);
 }
@@ -305,7 +315,8 @@ static void set_headers(struct sr_call *call)
     if (call->content_type && list) {
         char *line = join("Content-Type: ", call->content_type);
 
-        list = line ? curl_slist_append(list, line) : list;
+        if (line)
+            curl_slist_append(list, line); /* appends in place; fails only for want of memory */
         free(line);
     }
     call->headers = list;
@@ -333,8 +344,11 @@ int sr_call_start(struct sr_http *http, const struct sr_target *target, struct s
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
     set_body(easy, call);
     set_headers(call);
+    if (!call->headers || curl_multi_add_handle(http->multi, easy) != CURLM_OK) {
+        end_transfer(call);
+        return sr_err_set(err, SR_NO_MEMORY, "out of memory");
+    }
     sr_op_start(http->loop, &call->op, timeout_ms, call_abort);
-    curl_multi_add_handle(http->multi, easy);
     return 0;
 }
 
@@ -384,21 +398,47 @@ static void refuse(const struct sr_stream *s, const char *body, size_t n, struct
     sr_json_free(root);
 }
 
-/* The head of the answer is complete: head_len bytes, the rest is the stream's
- * first bytes, or the body of a refusal. */
-static void head_done(struct sr_stream *s, size_t head_len)
+/* The status of "HTTP/1.x NNN ...", or -1. */
+static long head_status(const char *head, size_t n)
+{
+    long status = 0;
+
+    if (n < 13 || memcmp(head, "HTTP/1.", 7) != 0 || head[8] != ' ' ||
+        (head[12] != ' ' && head[12] != '\r'))
+        return -1;
+    for (const char *at = head + 9; at < head + 12; at++) {
+        if (*at < '0' || *at > '9')
+            return -1;
+        status = 10 * status + (*at - '0');
+    }
+    return status;
+}
+
+/* Bytes of body that the head announces, 0 if it does not say. The head ends
+ * with an empty line, so that no look-up runs past its end. */
+static size_t announced_body(const char *head, size_t n)
+{
+    static const char name[] = "\r\ncontent-length:";
+
+    for (const char *at = head; at + sizeof name < head + n; at++)
+        if (!strncasecmp(at, name, sizeof name - 1))
+            return strtoul(at + sizeof name - 1, NULL, 10);
+    return 0;
+}
+
+/* The connection leaves HTTP here: head_len bytes of head, then the stream. */
+static void go_open(struct sr_stream *s, size_t head_len)
 {
     struct sr_buf rest = {0};
     struct sr_err err;
 
-    s->status = strtol(s->head.data + 9, NULL, 10); /* "HTTP/1.1 NNN ..." */
-    if (s->status != 101 && s->status != 200) {
-        refuse(s, s->head.data + head_len, s->head.len - head_len, &err);
+    sr_buf_append(&rest, s->head.data + head_len, s->head.len - head_len);
+    if (!sr_buf_ok(&rest)) {
+        sr_err_set(&err, SR_NO_MEMORY, "out of memory");
         stream_fail(s, &err);
         return;
     }
     s->open = true;
-    sr_buf_append(&rest, s->head.data + head_len, s->head.len - head_len);
     sr_buf_clear(&s->head);
     sr_op_finish(&s->op, NULL);
     if (rest.len)
@@ -406,19 +446,32 @@ static void head_done(struct sr_stream *s, size_t head_len)
     sr_buf_clear(&rest);
 }
 
-static void read_head(struct sr_stream *s, const char *data, size_t n)
+/* Looks at what has arrived of the answer's head. ended: nothing follows. */
+static void check_head(struct sr_stream *s, bool ended)
 {
-    struct sr_err err;
-    const char *end;
+    const char *head = s->head.data;
+    const char *end = s->head.len ? memmem(head, s->head.len, "\r\n\r\n", 4) : NULL;
+    size_t head_len = end ? (size_t)(end - head) + 4 : 0;
+    size_t body_len = s->head.len - head_len;
+    struct sr_err err = {.code = SR_OK};
 
-    sr_buf_append(&s->head, data, n);
-    end = s->head.len ? memmem(s->head.data, s->head.len, "\r\n\r\n", 4) : NULL;
-    if (end && s->head.len >= 12) {
-        head_done(s, (size_t)(end - s->head.data) + 4);
-    } else if (s->head.len > HEAD_MAX || !sr_buf_ok(&s->head)) {
-        sr_err_set(&err, SR_PROTOCOL, "attach: the engine's answer has no end of its head");
-        stream_fail(s, &err);
+    if (s->head.len > HEAD_MAX || !sr_buf_ok(&s->head))
+        ended = true;
+    s->status = end ? head_status(head, head_len) : -1;
+    if (end && (s->status == 101 || s->status == 200)) {
+        go_open(s, head_len);
+        return;
     }
+    if (!end && ended)
+        sr_err_set(&err, SR_PROTOCOL, s->head.len
+                   ? "attach: the engine's answer has no end of its head"
+                   : "attach: the engine closed the connection");
+    else if (end && s->status < 0)
+        sr_err_set(&err, SR_PROTOCOL, "attach: the engine's answer is no HTTP");
+    else if (end && (ended || body_len >= announced_body(head, head_len)))
+        refuse(s, head + head_len, body_len, &err);
+    if (err.code != SR_OK)
+        stream_fail(s, &err);
 }
 
 static void stream_read(struct sr_stream *s)
@@ -436,13 +489,11 @@ static void stream_read(struct sr_stream *s)
     } else if (n == 0 && s->open) {
         sr_stream_close(s);
         s->on_bytes(s, NULL, 0, NULL);
-    } else if (n == 0) {
-        sr_err_set(&err, SR_PROTOCOL, "attach: the engine closed the connection");
-        stream_fail(s, &err);
     } else if (s->open) {
         s->on_bytes(s, chunk, n, NULL);
     } else {
-        read_head(s, chunk, n);
+        sr_buf_append(&s->head, chunk, n);
+        check_head(s, n == 0);
     }
 }
 
@@ -520,8 +571,11 @@ int sr_stream_start(struct sr_http *http, const struct sr_target *target, struct
     curl_easy_setopt(easy, CURLOPT_PRIVATE, so);
     curl_easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+    if (!sr_buf_ok(&s->out) || curl_multi_add_handle(http->multi, easy) != CURLM_OK) {
+        sr_stream_close(s);
+        return sr_err_set(err, SR_NO_MEMORY, "out of memory");
+    }
     sr_op_start(http->loop, &s->op, timeout_ms, stream_abort);
-    curl_multi_add_handle(http->multi, easy);
     return 0;
 }
 

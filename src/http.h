@@ -43,12 +43,12 @@ struct sr_call {
     const char *content_type;
     int upload_fd;      /* > 0: send this file as the body instead (chunked); borrowed */
     size_t body_cap;    /* largest answer kept; more is SR_TOO_LARGE */
-    bool lines;         /* keep only the unread lines: the reader takes them as they come */
 
     struct sr_op op;
     long status;             /* HTTP status of the answer */
     struct sr_buf answer;
     char api_version[16];    /* the Api-Version header, "" if absent */
+    bool head_ended;         /* the answer's head is complete */
     struct sr_http *http;
     void *easy;
     void *headers;

@@ -111,11 +111,12 @@ static struct sr_history_int get_int(lua_State *L, const char *name)
 
 static int history_add(lua_State *L)
 {
-    struct sr_history *db = check_history(L, 1);
     struct sr_history_row row = {0};
+    struct sr_history *db;
     struct sr_err err;
     int64_t id;
 
+    check_history(L, 1); /* its fault comes first, whatever the row is like */
     luaL_checktype(L, 2, LUA_TTABLE);
     lua_settop(L, 2);
     luaL_checkstack(L, 16, "run");

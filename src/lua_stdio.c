@@ -19,6 +19,7 @@
 
 #define STDIO_KEY "sr.stdio"
 #define READ_SIZE 65536
+#define LINE_HEAD 4096u     /* of an over-long line: enough to find whom to answer */
 #define OUT_HIGH (8u << 20) /* bytes unread by the client: above, no new lines are taken */
 
 struct stdio {
@@ -206,10 +207,12 @@ static int push_line(struct sr_lua_op *w, lua_State *L)
     struct sr_err err;
 
     if (n > io->max_line) {
+        sr_err_set(&err, SR_TOO_LARGE, "a line of more than %zu bytes", io->max_line);
+        sr_lua_push_err(L, &err);
+        lua_pushlstring(L, io->lines.data, n < LINE_HEAD ? n : LINE_HEAD);
         io->skipping = true;
         skip_line(io);
-        sr_err_set(&err, SR_TOO_LARGE, "a line of more than %zu bytes", io->max_line);
-        return sr_lua_push_err(L, &err);
+        return 3;
     }
     if (!nl && (n == 0 || io->broken)) {
         lua_pushboolean(L, false); /* end of input */
@@ -230,8 +233,8 @@ static void read_abort(struct sr_op *op)
 }
 
 /* read_line(max_bytes) -> line without its end | false at the end of input |
- * nil, err (too_large; the line is skipped in constant memory). A last line
- * without newline counts. Also false once nobody reads stdout any more. */
+ * nil, err, start of the line (too_large; the line is skipped in constant
+ * memory). A last line without newline counts. Also false once nobody reads stdout any more. */
 static int stdio_read_line(lua_State *L)
 {
     struct stdio *io = get_io(L);

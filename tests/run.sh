@@ -18,7 +18,7 @@ FAILED=0
 logged() {
     local log=$1 seconds=$2
     shift 2
-    timeout -k 10 "$seconds" "$@" </dev/null 2>&1 | tee "$log"
+    timeout --foreground -k 10 "$seconds" "$@" </dev/null 2>&1 | tee "$log"
     return "${PIPESTATUS[0]}"
 }
 

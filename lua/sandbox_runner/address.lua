@@ -19,7 +19,8 @@ end
 
 --- The endpoint of the Docker context in use, as the docker command keeps it
 -- below ~/.docker (config.json, contexts/meta/*/meta.json).
--- Returns address, tls_dir, context name; or nil when it is the default one.
+-- Returns name, address, tls_dir: no name when it is the default context, no
+-- address when there is none of that name.
 local function context_endpoint()
   local dir = sys.getenv("DOCKER_CONFIG") or sys.home() .. "/.docker"
   local settings = read_json(dir .. "/config.json") or {}
@@ -30,10 +31,10 @@ local function context_endpoint()
     local endpoint = meta and meta.Name == name and meta.Endpoints and meta.Endpoints.docker
     if endpoint and type(endpoint.Host) == "string" then
       local tls = ("%s/contexts/tls/%s/docker"):format(dir, id)
-      return endpoint.Host, sys.stat(tls) and tls or nil, name
+      return name, endpoint.Host, sys.stat(tls) and tls or nil
     end
   end
-  return nil
+  return name
 end
 
 --- Sockets of the usual engines for this user.
@@ -86,8 +87,12 @@ function M.candidates(config)
     local tls = sys.getenv("DOCKER_TLS_VERIFY") and (sys.getenv("DOCKER_CERT_PATH") or sys.home() .. "/.docker")
     return explicit(host, config.tls_dir or tls, "DOCKER_HOST", config)
   end
-  local address, tls_dir, name = context_endpoint()
+  local name, address, tls_dir = context_endpoint()
   if address then return explicit(address, tls_dir, ("Docker context %q"):format(name), config) end
+  if name then
+    return { { address = ("context %q"):format(name), refused = "there is no such Docker context; choose one of "
+      .. "`docker context ls`, or unset DOCKER_CONTEXT" } }
+  end
   local list, seen = {}, {}
   for _, path in ipairs(usual_sockets()) do
     if not seen[path] then list[#list + 1] = { address = "unix://" .. path, path = path } end

@@ -61,10 +61,10 @@ end
 
 local function read_loop(session, stopped)
   while not stopped() do
-    local line, why = stdio.read_line(MAX_LINE)
+    local line, _, head = stdio.read_line(MAX_LINE)
     if line == false then return end
     if stopped() then return end
-    if line then session:handle(line) else session:oversized(MAX_LINE, nil, why) end
+    if line then session:handle(line) else session:oversized(MAX_LINE, core.json.raw_id(head)) end
     if session.after_first then
       session.after_first()
       session.after_first = nil

@@ -36,17 +36,21 @@ function M.new(options)
   }, Engine)
 end
 
+local REMEDIES = {
+  denied = "This user may not use the socket: run `sudo usermod -aG docker $USER` and log in again, "
+    .. "or use a rootless engine.",
+  invalid = "Correct the address.",
+  unavailable = "Start Docker (`sudo systemctl start docker`; in a source tree `make engine`), "
+    .. "or set engine.address in init.lua.",
+}
+
 local function failure_text(tried)
-  local parts, denied = {}, false
+  local parts, code = {}, "unavailable"
   for _, t in ipairs(tried) do
     parts[#parts + 1] = ("%s%s: %s"):format(t.address, t.source and " (" .. t.source .. ")" or "", t.why)
-    denied = denied or t.code == "denied"
+    if t.code == "denied" or t.code == "invalid" then code = t.code end
   end
-  local remedy = denied
-      and "This user may not use the socket: run `sudo usermod -aG docker $USER` and log in again, or use a rootless engine."
-    or "Start Docker (`sudo systemctl start docker`; in a source tree `make engine`), or set engine.address in init.lua."
-  return ("No container engine can be used. Tried %s. %s"):format(table.concat(parts, "; "), remedy),
-    denied and "denied" or "unavailable"
+  return ("No container engine can be used. Tried %s. %s"):format(table.concat(parts, "; "), REMEDIES[code]), code
 end
 
 local function try(place)
@@ -86,7 +90,7 @@ end
 
 local function declared_volumes(image)
   local list = {}
-  local volumes = image.Config and image.Config.Volumes
+  local volumes = type(image.Config) == "table" and image.Config.Volumes
   for path in pairs(type(volumes) == "table" and volumes or {}) do list[#list + 1] = path end
   table.sort(list)
   return list
@@ -103,6 +107,9 @@ function Engine:image(names)
     text, why = docker:image(name)
     if text then
       local info = core.json.decode(text)
+      if type(info) ~= "table" or type(info.Id) ~= "string" then
+        return err("protocol", ("the engine's answer about image %s makes no sense"):format(name))
+      end
       self.images[name] = { name = name, id = info.Id, volumes = declared_volumes(info) }
       return self.images[name]
     end
@@ -139,6 +146,22 @@ function Engine:fill(docker, image)
   return ok, why
 end
 
+--- The same once for all who ask meanwhile, in a task of its own: a run that is
+-- cancelled half way would leave the container behind.
+function Engine:fill_once(docker, image)
+  if not self.filling then
+    local filling = loop.event()
+    self.filling = filling
+    loop.spawn(function()
+      local ok, why = self:fill(docker, image)
+      self.filling = nil
+      filling:set { ok = ok, why = why }
+    end)
+  end
+  local outcome = self.filling:wait()
+  return outcome.ok, outcome.why
+end
+
 --- Makes sure that the engine has the agent. force: refill although it is there.
 -- Returns the volume's name | nil, err.
 function Engine:agent(docker, image, force)
@@ -149,9 +172,9 @@ function Engine:agent(docker, image, force)
   end
   if self.agent_ready and not force then return self.agent_volume end
   local ok, why = docker:volume(self.agent_volume)
-  if not ok or force then
-    if not ok and why.code ~= "not_found" then return nil, why end
-    ok, why = self:fill(docker, image)
+  if not ok and why.code ~= "not_found" then return nil, why end
+  if not ok or force or self.filling then
+    ok, why = self:fill_once(docker, image)
     if not ok then return nil, why end
   end
   self.agent_ready = true

@@ -28,7 +28,7 @@ function Gate:enter(on_wait)
     return true
   end
   if self.bound and #self.queue >= self.bound then
-    return nil, { code = "unavailable", message = ("%d runs are going on and %d wait; try again in a few seconds")
+    return nil, { code = "unavailable", message = ("Busy: runs going on: %d, waiting: %d. Try again in a few seconds.")
       :format(self.inside, #self.queue) }
   end
   local ticket = loop.event()

@@ -90,7 +90,8 @@ local function build(docker, name, share)
   local kind, tag = name:match(OWN)
   local script = kind and builder_script(share)
   if not script then return nil, "there is no way to build it here" end
-  local out = os.tmpname()
+  -- Not os.tmpname: /tmp may be a small file system in memory, and this is large.
+  local out = ("%s/sandbox-runner-%s.tar"):format(core.sys.getenv("TMPDIR") or "/var/tmp", core.sys.random_hex(8))
   say("building ", name, " from Debian packages")
   local ok = os.execute(("bash %s %s %s"):format(quoted(script), quoted(kind), quoted(out)))
   local why

@@ -47,11 +47,12 @@ languages.fields = {
 --- The built-in entries, used when init.lua names no language at all.
 languages.defaults = {
   { "python", {
-    description = "Python 3.12 with its standard library",
+    description = "CPython 3 with its standard library (3.12 in the official image)",
     aliases = { "py", "python3", "py3" },
     images = { "python:3.12-slim", "sandbox-runner/python:local" },
     file = "snippet.py",
     run = { "python", "/scratch/snippet.py" },
+    env = { PYTHONUNBUFFERED = "1" }, -- what was printed is there when the time is up
     prestart = true,
   } },
   { "cpp", {
@@ -100,14 +101,15 @@ function languages.find(config, name)
 end
 
 --- The answer of list_supported_languages: an array of
--- { language, image, description, aliases }; image is the preferred one.
-function languages.list(config)
+-- { language, image, description, aliases, image_in_use }. image is the
+-- preferred one; find(images), if given, tells which of them a run would use.
+function languages.list(config, find)
   local out = {}
   for i, name in ipairs(config.language_order) do
     local entry = config.languages[name]
     local aliases = { table.unpack(entry.aliases or {}) }
     out[i] = { language = name, image = entry.images[1], description = entry.description,
-      aliases = #aliases > 0 and aliases or nil }
+      aliases = #aliases > 0 and aliases or nil, image_in_use = find and find(entry.images) or nil }
   end
   return out
 end

@@ -100,14 +100,10 @@ local function assemble(config, values, asked)
   return { language = entry, code = code, timeout_seconds = seconds, timeout_ms = seconds * 1000 }
 end
 
-local function sentence(message)
-  return message:find("%.$") and message or message .. "."
-end
-
 local function check_values(config, arguments)
   local values, message = schema.check(request.schema(config), arguments)
   if not values then
-    message = sentence(message)
+    message = schema.sentence(message)
     if type(arguments) == "table" and is_given(arguments.stdin) then
       message = message .. STDIN_TEXT
     end
@@ -128,7 +124,7 @@ local function apply_policy(config, checked)
   if verdict == true or (verdict == nil and reason == nil) then return checked end
   if not verdict then
     if reason == nil then reason = "no reason was given" end
-    return nil, "Refused by the policy of this server: " .. sentence(tostring(reason))
+    return nil, "Refused by the policy of this server: " .. schema.sentence(tostring(reason))
   end
   if type(verdict) ~= "table" then
     return policy_failed("it must return nil, a reason or a request, got " .. schema.show(verdict))

@@ -32,8 +32,7 @@ local SIGNAL_HINTS = {
   SIGPIPE = "The program wrote to a pipe that nobody reads any more.",
 }
 
-local REASONS = { "exit", "signal", "timeout", "oom", "compile", "compile_timeout", "compile_oom",
-  "killed", "engine" }
+local REASONS = { "exit", "signal", "timeout", "oom", "compile", "compile_timeout", "compile_oom" }
 
 local function count(doc) return schema.integer { min = 0, doc = doc } end
 local function optional(node) node.optional = true return node end
@@ -54,7 +53,6 @@ local SCHEMA = schema.record {
   compile_output = schema.string { optional = true, doc = "What the compiler said." },
   oom_killed = schema.boolean { optional = true,
     doc = "True when a process of the run was killed for exceeding the memory limit." },
-  cached = schema.boolean { optional = true, doc = "True when an earlier build was used again." },
   language = schema.string {},
   image = schema.string { optional = true },
   run_id = schema.string { optional = true },
@@ -110,25 +108,12 @@ local function memory_of(stage, fallback)
   return schema.format_size(stage.limits and stage.limits.memory or fallback)
 end
 
--- { status, reason, exit_code, signal, hint } of a stage whose end says nothing
--- about the program itself, or nil.
-local function outside_verdict(stage)
-  if stage.finish == "killed" then
-    return { "error", "killed", nil, nil, "The sandbox was killed from outside; run it again." }
-  elseif stage.finish == "lost" and not stage.oom then
-    return { "error", "engine", nil, nil,
-      "The sandbox was lost before it reported an end; run it again." }
-  end
-end
-
 local function signal_name(stage)
-  local number = stage.finish == "lost" and 9 or stage.code
-  return SIGNALS[number] or ("SIG%d"):format(number), 128 + number
+  return SIGNALS[stage.code] or ("SIG%d"):format(stage.code), 128 + stage.code
 end
 
+-- Verdicts: { status, reason, exit_code, signal, hint }.
 local function run_verdict(stage, request, limits)
-  local verdict = outside_verdict(stage)
-  if verdict then return verdict end
   local memory = memory_of(stage, limits.memory)
   if stage.finish == "wall" then
     local limit = stage.limits and stage.limits.timeout_ms or request.timeout_ms
@@ -156,8 +141,6 @@ local MISSING = {
 }
 
 local function compile_verdict(stage, request, limits)
-  local verdict = outside_verdict(stage)
-  if verdict then return verdict end
   local memory = memory_of(stage, limits.memory)
   if stage.finish == "wall" then
     local limit = stage.limits and stage.limits.timeout_ms or limits.timeout_seconds * 1000
@@ -228,10 +211,10 @@ end
 
 --- Builds the answer of run_code.
 -- request: as of request.check. outcome: { run_id, image, queue_ms, compile =
--- stage or nil, run = stage or nil, cached }; a stage is { finish = "exit",
--- "signal", "wall", "killed" or "lost", code, oom, wall_ms, cpu_ms, peak_bytes,
--- stdout, stderr (bytes kept), stdout_bytes, stderr_bytes (bytes produced),
--- limits = { timeout_ms, memory, cpus }, artifact_missing }.
+-- stage or nil, run = stage or nil }; a stage is { finish = "exit", "signal" or
+-- "wall", code, oom, wall_ms, cpu_ms, peak_bytes, stdout, stderr (bytes kept),
+-- stdout_bytes, stderr_bytes (bytes produced), limits = { timeout_ms, memory,
+-- cpus }, artifact_missing }.
 function result.build(config, request, outcome)
   local entry = request.language
   local failed = compile_failed(outcome)
@@ -246,7 +229,6 @@ function result.build(config, request, outcome)
     out.hint = ("Output was cut at %d bytes per stream; print less."):format(config.limits.output_bytes)
   end
   out.oom_killed = stage.oom and true or nil
-  out.cached = outcome.cached and true or nil
   out.language, out.image, out.run_id = entry.name, outcome.image, outcome.run_id
   out.duration_ms, out.timings = duration(outcome), timings(outcome)
   out.cpu_ms, out.peak_memory_bytes = rounded(stage.cpu_ms), stage.peak_bytes

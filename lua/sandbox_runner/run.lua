@@ -2,6 +2,7 @@
 
 local core = require "sandbox_runner.core"
 local gate = require "sandbox_runner.gate"
+local languages = require "sandbox_runner.languages"
 local result = require "sandbox_runner.result"
 local sandbox = require "sandbox_runner.sandbox"
 
@@ -43,14 +44,6 @@ local function environment(entry)
   for name, value in pairs(all) do list[#list + 1] = name .. "=" .. value end
   table.sort(list)
   return list
-end
-
---- The limits of a stage in the units of the engine and the agent.
-local function stage_limits(self, section, entry, key)
-  local limits = { output_bytes = self.config.limits.output_bytes }
-  for name, value in pairs(section) do limits[name] = value end
-  for name, value in pairs(entry[key] or {}) do limits[name] = value end
-  return limits
 end
 
 local function spec_for(self, stage)
@@ -132,13 +125,13 @@ local function launch_in_turn(self, stage)
   return launch(self, stage)
 end
 
-local function start_order(stage, uid)
-  local limits = stage.limits
+local function start_order(self, stage, uid)
+  local output = self.config.limits.output_bytes
   return {
     argv = stage.argv, env = environment(stage.entry), cwd = "/scratch", uid = uid,
     wall_ms = stage.wall_ms, cpu_seconds = stage.wall_ms // 1000 + 2,
-    stdout_cap = limits.output_bytes, stderr_cap = limits.output_bytes,
-    want = stage.want and { stage.want } or nil, want_max = stage.want and limits.artifact or 0,
+    stdout_cap = output, stderr_cap = output,
+    want = stage.want and { stage.want } or nil, want_max = stage.want and stage.limits.artifact or 0,
   }
 end
 
@@ -196,13 +189,13 @@ end
 
 --- Hands the files and the start order over. Returns true | nil, err.
 local function give_orders(self, stage, container, ctx)
-  local box, ok, why = container.box, true, nil
+  local box = container.box
   for _, file in ipairs(stage.files) do
-    ok, why = box:put_file(file.path, file.mode, file.data)
-    if not ok then return nil, why end
+    local put, why = box:put_file(file.path, file.mode, file.data)
+    if not put then return nil, why end
   end
   stage.started_ms = loop.now_ms()
-  ok, why = box:start(start_order(stage, container.uid))
+  local ok, why = box:start(start_order(self, stage, container.uid))
   if not ok then return nil, why end
   ctx.started = true
   if ctx.progress then ctx.progress(stage.doing, 0, stage.wall_ms / 1000) end
@@ -237,7 +230,7 @@ end
 
 local function compile_stage(self, request, run_id)
   local entry = request.language
-  local limits = stage_limits(self, self.config.compile, entry, "compile_limits")
+  local limits = languages.compile_limits(self.config, entry)
   return {
     kind = "c", entry = entry, run_id = run_id, limits = limits, argv = entry.compile, want = entry.artifact,
     wall_ms = math.floor(limits.timeout_seconds * 1000), writable = true, doing = "compiling",
@@ -251,7 +244,7 @@ local function run_stage(self, request, run_id, artifact)
   local file = artifact and { path = entry.artifact, mode = 493, data = artifact }
     or { path = entry.file, mode = 420, data = request.code }
   return {
-    kind = "r", entry = entry, run_id = run_id, limits = stage_limits(self, self.config.limits, entry, "limits"),
+    kind = "r", entry = entry, run_id = run_id, limits = languages.run_limits(self.config, entry),
     argv = entry.run, wall_ms = request.timeout_ms, writable = artifact == nil, doing = "running",
     files = { file },
   }
@@ -276,6 +269,12 @@ local function execute(self, request, ctx, outcome)
   if not outcome.run then return nil, why end
   outcome.image = stage.image.name
   return outcome
+end
+
+--- Which of the images a run would use now: its name, or nil (none, no engine).
+function Runner:image_in_use(images)
+  local image = self.engine:image(images)
+  return image and image.name
 end
 
 --- Runs a checked request (request.lua). ctx.progress(message, elapsed, total),

@@ -12,14 +12,15 @@ local Sandbox = {}
 Sandbox.__index = Sandbox
 
 local ATTACH_MS, READY_MS = 10000, 20000
-local GONE_MS = 10000 -- for a sandbox whose agent has said that it ends
-local KILLED_MS = 3000
+local GONE_MS = 5000
 local LADDER_MS = { 1000, 2000, 4000 }
 
 --- engine: see engine.lua; docker: its connection; name: of the container.
 function M.new(engine, docker, name)
   local uid = engine:take_uid()
-  if not uid then return nil, { code = "unavailable", message = "Too many sandboxes at once; try again.", complete = true } end
+  if not uid then
+    return nil, { code = "unavailable", message = "Too many sandboxes at once; try again.", complete = true }
+  end
   engine.active = engine.active + 1
   return setmetatable({
     engine = engine, docker = docker, name = name, uid = uid,
@@ -49,8 +50,7 @@ end
 --- From nothing to an agent that waits for orders. Returns true | nil, err. The
 -- work goes on in a task of its own when the caller is cancelled: a creation
 -- that is given up half way could still come into being with nobody to remove
--- it, and a removal in the middle of a start leaves the engine with a container
--- that it cannot get rid of (seen with Docker 20.10).
+-- it.
 function Sandbox:launch(spec)
   spec.uid = self.uid
   self.launched = loop.event()
@@ -73,15 +73,25 @@ local function is_gone(ok, why)
   return ok or why.code == "not_found"
 end
 
---- Waits until the engine has removed it, with growing force.
+--- By force, for an agent that did not end with its stream. Only while the
+-- engine calls it running: update and kill, when they meet a removal that is
+-- going on, make Docker 20.10 list a ghost of the container for ever.
+local function kill(docker, name)
+  local text = docker:inspect(name)
+  local info = text and core.json.decode(text)
+  if not (info and info.State and info.State.Running) then return end
+  docker:set_cpus(name, 2000000000) -- a throttled fork bomb dies slowly
+  docker:kill(name)
+end
+
+--- Waits until the engine has removed it, with growing force. The end of its
+-- stream already ends an agent, which takes everything in the sandbox along.
 local function remove(self)
   local docker, name = self.docker, self.name
-  if self.state == "started" then
-    docker:set_cpus(name, 2000000000) -- a throttled fork bomb dies slowly
-    docker:kill(name)
-  end
-  if self.state ~= "created" and is_gone(docker:wait_removed(name, self.state == "over" and GONE_MS or KILLED_MS)) then
-    return true
+  if self.state ~= "created" then
+    if is_gone(docker:wait_removed(name, GONE_MS)) then return true end
+    kill(docker, name)
+    if is_gone(docker:wait_removed(name, GONE_MS)) then return true end
   end
   local ok, why
   for _, pause in ipairs(LADDER_MS) do

@@ -410,4 +410,9 @@ function schema.to_json(node)
   return out
 end
 
+--- text with a full stop, unless it ends as a sentence already.
+function schema.sentence(text)
+  return text:find("[.!?]$") and text or text .. "."
+end
+
 return schema

@@ -35,11 +35,11 @@ local function sandbox_fields(d)
       doc = "size of /scratch, the working folder" },
     tmp = schema.size { min = MIB, max = 16 * GIB, default = d.tmp, doc = "size of /tmp" },
     shm = schema.size { min = MIB, max = 16 * GIB, default = 16 * MIB, doc = "size of /dev/shm" },
-    files = schema.integer { min = 64, max = 1048576, default = 4096,
+    files = schema.integer { min = 64, max = 1000000, default = 4096,
       doc = "files and folders in each of /scratch and /tmp" },
     open_files = schema.integer { min = 64, max = 65536, default = 1024,
       doc = "files a process may hold open" },
-    file_size = schema.size { min = MIB, max = 64 * GIB, default = d.file_size,
+    file_size = schema.size { min = MIB, max = 16 * GIB, default = d.file_size,
       doc = "largest file; above scratch and tmp, so that a full disk is told as such" },
   }
 end

@@ -12,13 +12,9 @@ local schema = require "sandbox_runner.schema"
 
 local tools = {}
 
-local function sentence(text)
-  return text:find("[.!?]$") and text or text .. "."
-end
-
 local function check_arguments(node, arguments)
   local values, message = schema.check(node, arguments)
-  if not values then return nil, sentence(message) end
+  if not values then return nil, schema.sentence(message) end
   return values
 end
 
@@ -64,7 +60,7 @@ local function run_code(server, arguments, ctx)
   local checked, text = request.check(server.config, arguments)
   if not checked then return nil, text end
   local answer, err = run_checked(server, checked, ctx)
-  if not answer then return nil, sentence(err.message or tostring(err)) end
+  if not answer then return nil, schema.sentence(err.message or tostring(err)) end
   local warning = server.history:record(checked, answer)
   if warning then
     answer.warnings = answer.warnings or core.json.array {}
@@ -77,7 +73,9 @@ local NO_ARGUMENTS = schema.record({}, { noun = "argument", lenient = true })
 
 local LANGUAGE = schema.record {
   language = schema.string { doc = "Name for run_code." },
-  image = schema.string { doc = "Container image it runs in." },
+  image = schema.string { doc = "Preferred container image." },
+  image_in_use = schema.string { optional = true,
+    doc = "The image that is there; absent when none is, or the engine does not answer." },
   description = schema.string {},
   aliases = schema.array(schema.string {}, { optional = true, doc = "Other accepted names." }),
 }
@@ -85,7 +83,9 @@ local LANGUAGE = schema.record {
 local function list_languages(server, arguments)
   local values, text = check_arguments(NO_ARGUMENTS, arguments)
   if not values then return nil, text end
-  return { result = core.json.array(languages.list(server.config)) }
+  return { result = core.json.array(languages.list(server.config, function(images)
+    return server.runner:image_in_use(images)
+  end)) }
 end
 
 local RUN_ROW = schema.record {

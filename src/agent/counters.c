@@ -50,5 +50,7 @@ void sr_counters_read(struct sr_counters *c)
 
 uint64_t sr_counters_peak(const struct sr_counters *before, const struct sr_counters *after)
 {
-    return after->peak_bytes > before->peak_bytes ? after->peak_bytes : after->rss_bytes;
+    uint64_t group = after->peak_bytes > before->peak_bytes ? after->peak_bytes : 0;
+
+    return group > after->rss_bytes ? group : after->rss_bytes;
 }

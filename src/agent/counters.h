@@ -16,8 +16,10 @@ struct sr_counters {
 
 void sr_counters_read(struct sr_counters *c);
 
-/* Peak memory of what ran between two readings. The group's mark counts only
- * when it moved: the runtime that set the sandbox up has left one of its own. */
+/* Peak memory of the program: the largest process, or the whole group where
+ * that is more. The group's mark counts only when it moved since `before` (the
+ * runtime that set the sandbox up has left one of its own), and alone it may be
+ * too low: pages of files that another group read first are not charged here. */
 uint64_t sr_counters_peak(const struct sr_counters *before, const struct sr_counters *after);
 
 #endif

@@ -29,7 +29,8 @@ end
 --- Starts a server and initializes the session. options: program, folder (for the
 -- pipe, the log, the history), config = init.lua or nil: the installed one.
 -- Returns a client with pid and start = {shell_ms, exec_ms, total_ms}: until the
--- exec, from there to the answer, both.
+-- exec, from there to the answer, both. On a busy machine the client may wake late
+-- at the pid: what shell_ms then has too much, exec_ms has too little.
 function M.start(options)
   count = count + 1
   local fifo = ("%s/answers-%d"):format(options.folder, count)

@@ -53,7 +53,8 @@ return function(bench)
   local report = bench.report
   report:add { name = RUNS .. " sleeping runs, slowest ping", unit = "ms", value = stats.max(asleep),
     samples = asleep, bar = { op = "<=", limit = 5 } }
-  report:add { name = "  an idle server beside it, slowest", unit = "ms", value = stats.max(control), samples = control }
+  report:add { name = "  an idle server beside it, slowest", unit = "ms", value = stats.max(control),
+    samples = control }
   report:add { name = "  while they are being started, slowest", unit = "ms", value = stats.max(starting),
     samples = starting }
   report:note "pings: what the idle server beside it needs as well is the machine's noise, not the runs'."

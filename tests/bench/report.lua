@@ -36,7 +36,9 @@ end
 
 --- A figure that cannot be taken on this machine: with a bar it counts as missed.
 function Report:skip(name, bar, why)
-  self.rows[#self.rows + 1] = { name = name, unit = "", bar = bar, met = bar and false or nil, skipped = why }
+  local row = { name = name, unit = "", bar = bar, skipped = why }
+  if bar then row.met = false end
+  self.rows[#self.rows + 1] = row
   self:note(("%s: not measured, %s"):format(name, why))
 end
 

@@ -14,8 +14,10 @@ local machine = require "bench.machine"
 local report = require "bench.report"
 local shell = require "bench.shell"
 
+local EXIT_USAGE = 64 -- EX_USAGE of sysexits.h
 local PARTS = { "startup", "cold", "memory", "pings" }
 
+--- Returns the options and the names of the parts | nil, text.
 local function parse(args)
   local options, parts = { quick = false, strict = false }, {}
   for _, word in ipairs(args) do
@@ -25,7 +27,8 @@ local function parse(args)
     elseif not name and core.sys.stat(("%s/%s.lua"):format(here, word)) then
       parts[#parts + 1] = word
     else
-      error(("%s is neither an option (--quick, --strict) nor a part (%s)"):format(word, table.concat(PARTS, ", ")), 0)
+      return nil, ("%s is neither an option (--quick, --strict) nor a part (%s)"):format(word,
+        table.concat(PARTS, ", "))
     end
   end
   return options, #parts > 0 and parts or PARTS
@@ -70,14 +73,26 @@ local function show(bench, options)
   print(("\nbars missed: %d; all samples are in %s"):format(rows:missed(), path))
 end
 
+local function message(e)
+  return type(e) == "string" and e or debug.traceback(tostring(e))
+end
+
+local function main(options, parts)
+  local bench = new_bench(options)
+  measure(bench, parts) -- after an error the folder with the server's log stays
+  os.execute("rm -rf " .. shell.quote(bench.folder))
+  show(bench, options)
+  return options.strict and bench.report:missed() > 0 and 1 or 0
+end
+
 local options, parts = parse(arg)
-local bench = new_bench(options)
-local ok, why = xpcall(measure, function(e) return type(e) == "string" and e or debug.traceback(tostring(e)) end,
-  bench, parts)
-if not ok then -- the folder with the server's log stays
-  io.stderr:write("bench: ", why, "\n")
+if not options then
+  io.stderr:write("bench: ", parts, "\n")
+  return EXIT_USAGE
+end
+local ok, status = xpcall(main, message, options, parts)
+if not ok then
+  io.stderr:write("bench: ", status, "\n")
   return 1
 end
-os.execute("rm -rf " .. shell.quote(bench.folder))
-show(bench, options)
-return options.strict and bench.report:missed() > 0 and 1 or 0
+return status

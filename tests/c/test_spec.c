@@ -358,7 +358,7 @@ static void test_volume_that_cannot_be_covered_is_refused(void **state)
 static void test_hostile_strings_stay_strings(void **state)
 {
     static const char hostile[] = "x\",\"Privileged\":true,\"y\":\"\\\n\r\t\x01\x7f\xff\xe2\x80\xa8</";
-    static const char *const volumes[] = {"/v\",\"/etc\":\"", NULL};
+    static const char *const volumes[] = {"/v\",\"/etc\",\"", NULL};
     struct sr_spec spec = good_spec();
     const struct sr_json *body, *host;
 

@@ -94,7 +94,7 @@ function client.start(options)
   options = options or {}
   local self = setmetatable({ answers = {}, others = {}, count = 0, last_id = 0 }, Client)
   self.folder = client.folder()
-  self.state = options.state or self.folder
+  self.state, self.stderr_unread = options.state or self.folder, options.stderr_unread
   local fifo, pid = self.folder .. "/stdout", self.folder .. "/pid"
   assert(os.execute("mkfifo " .. quote(fifo)))
   if options.stderr_unread then assert(os.execute("mkfifo " .. quote(self.folder .. "/stderr"))) end
@@ -123,7 +123,10 @@ function Client:signal(name) os.execute(("kill -%s %d"):format(name, self:pid())
 --- Whether the server runs.
 function Client:alive() return core.sys.stat("/proc/" .. self:pid()) ~= nil end
 
-function Client:stderr() return client.read_file(self.folder .. "/stderr") or "" end
+function Client:stderr()
+  if self.stderr_unread then return "" end
+  return client.read_file(self.folder .. "/stderr") or ""
+end
 
 --- The name under which this server's sandboxes are labelled.
 function Client:instance()

@@ -27,7 +27,7 @@ local function new(run)
     local out = {}
     for key, value in pairs(RESULT) do out[key] = value end
     return out
-  end }
+  end, image_in_use = function() end }
   s.session = mcp.new { config = config, tools = tools.list(config), runner = runner, spawn = spawn,
     history = { record = function() end, recent = function() return core.json.array {} end },
     send = function(text) s.sent[#s.sent + 1] = text end,

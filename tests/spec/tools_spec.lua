@@ -26,7 +26,8 @@ local function server(run, warning)
   local recorded = {}
   return {
     config = config, now_ms = function() return 5 end, recorded = recorded,
-    runner = { run = function(_, request, ctx) return run(request, ctx) end },
+    runner = { run = function(_, request, ctx) return run(request, ctx) end,
+      image_in_use = function(_, images) return images[2] end },
     history = {
       record = function(_, request, result)
         recorded[#recorded + 1] = { request = request, result = result }
@@ -171,6 +172,9 @@ describe("the lists", function()
     local answer = call("list_supported_languages", server(fine), {})
     assert.equal(2, #answer.result)
     for _, row in ipairs(answer.result) do
+      local entry = config.languages[row.language]
+      assert.equal(entry.images[1], row.image)
+      assert.equal(entry.images[2], row.image_in_use)
       assert.truthy(call("run_code", server(fine), { language = row.language, code = "x" }))
     end
     local _, text = call("list_supported_languages", server(fine), { all = true })

@@ -253,7 +253,7 @@ for d in ('/tmp', '/dev/shm'):
       out_has = "HELD", lacks = { "BREACH" } },
     { "the server's environment", py = [[
 import os
-known = {'PATH', 'HOME', 'TMPDIR', 'USER', 'LOGNAME', 'LANG', 'ASAN_OPTIONS', 'LC_CTYPE'}
+known = {'PATH', 'HOME', 'TMPDIR', 'USER', 'LOGNAME', 'LANG', 'ASAN_OPTIONS', 'LC_CTYPE', 'PYTHONUNBUFFERED'}
 more = sorted(set(os.environ) - known)
 print('BREACH %s' % more if more else 'HELD')]],
       stdout = "HELD\n" },
