@@ -55,7 +55,14 @@ static void pump(struct box *b)
         return;
     sr_buf_append(&b->stream.out, b->session.out.data, b->session.out.len);
     sr_buf_consume(&b->session.out, b->session.out.len);
-    sr_stream_flush(&b->stream);
+    if (sr_buf_ok(&b->stream.out)) {
+        sr_stream_flush(&b->stream);
+        return;
+    }
+    sr_stream_close(&b->stream); /* half an order is worse than none */
+    sr_err_set(&b->err, SR_NO_MEMORY, "no memory for what goes to the sandbox");
+    b->ended = true;
+    notify(b);
 }
 
 static void on_bytes(struct sr_stream *s, const void *data, size_t n, const struct sr_err *err)

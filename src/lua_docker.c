@@ -207,6 +207,23 @@ static int docker_volume(lua_State *L)
     return get_text(L, "/volumes/", luaL_checkstring(L, 2), "");
 }
 
+/* volumes() -> JSON text: every volume that carries our label. */
+static int docker_volumes(lua_State *L)
+{
+    return get_text(L, "/volumes?filters=", "{\"label\":[\"" SR_LABEL "\"]}", "");
+}
+
+/* remove_volume(name) -> true | nil, err (conflict: in use). */
+static int docker_remove_volume(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 2);
+    struct call_ud *u = new_call(L, "DELETE");
+
+    sr_buf_puts(&u->path, "/volumes/");
+    sr_put_url(&u->path, name);
+    return await_call(L, u, SHORT_MS, push_true);
+}
+
 /* create_volume(name) -> true | nil, err. An existing one is a success. */
 static int docker_create_volume(lua_State *L)
 {
@@ -268,7 +285,10 @@ static const char *text_field(lua_State *L, const char *name, const char *fallba
     const char *v;
 
     lua_getfield(L, 3, name);
-    v = lua_isnil(L, -1) && fallback ? fallback : luaL_checkstring(L, -1);
+    /* A number would be converted on the stack only, and its text lost with it. */
+    if (lua_type(L, -1) != LUA_TSTRING && !(lua_isnil(L, -1) && fallback))
+        luaL_error(L, "sandbox: %s must be a string", name);
+    v = lua_isnil(L, -1) ? fallback : lua_tostring(L, -1);
     lua_pop(L, 1); /* the table keeps it alive */
     return v;
 }
@@ -283,7 +303,9 @@ const char *const *sr_lua_list_field(lua_State *L, int t, const char *name)
     list = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *list, 0);
     for (lua_Integer i = 0; i < n; i++) {
         lua_geti(L, -2, i + 1);
-        list[i] = luaL_checkstring(L, -1);
+        if (lua_type(L, -1) != LUA_TSTRING) /* a number's text would not outlive the stack */
+            luaL_error(L, "%s[%d] must be a string", name, (int)i + 1);
+        list[i] = lua_tostring(L, -1);
         lua_pop(L, 1);
     }
     list[n] = NULL;
@@ -500,6 +522,7 @@ int sr_lua_open_docker(lua_State *L)
         {"image", docker_image},     {"inspect", docker_inspect},
         {"list", docker_list},       {"events", docker_events},
         {"volume", docker_volume},   {"create_volume", docker_create_volume},
+        {"volumes", docker_volumes}, {"remove_volume", docker_remove_volume},
         {"create_filler", docker_create_filler}, {"put_archive", docker_put_archive},
         {"create", docker_create},   {"attach", sr_lua_docker_attach},
         {"start", docker_start},     {"kill", docker_kill},

@@ -131,6 +131,7 @@ static int event_wait(lua_State *L)
     lua_Number timeout = luaL_optnumber(L, 2, -1);
     struct event_wait *e;
 
+    luaL_argcheck(L, timeout > -1e12 && timeout < 1e12, 2, "milliseconds expected");
     if (ev->set) {
         lua_getiuservalue(L, 1, 1);
         return 1;
@@ -297,6 +298,8 @@ static int loop_run(lua_State *L)
     struct sr_task *task;
 
     luaL_checktype(L, 1, LUA_TFUNCTION);
+    if (sr_task_is_running(L))
+        return luaL_error(L, "loop.run inside a task: the loop runs already (use loop.spawn)");
     task = sr_task_spawn(L, lua_gettop(L) - 1);
     while (!sr_task_done(task))
         sr_vm_turn(vm, -1);

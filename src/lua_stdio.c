@@ -249,7 +249,7 @@ static int stdio_read_line(lua_State *L)
     r->io = io;
     sr_op_start(io->loop, &r->op, -1, read_abort);
     io->reader = r;
-    if (!io->skipping && has_answer(io) && (io->pending.len < OUT_HIGH || io->eof))
+    if ((!io->skipping || io->eof) && has_answer(io) && (io->pending.len < OUT_HIGH || io->eof))
         notify_reader(io);
     update_watches(io);
     return sr_await(L, &r->w);

@@ -141,23 +141,49 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+static int dir_close(lua_State *L)
+{
+    DIR **dir = lua_touserdata(L, 1);
+
+    if (*dir)
+        closedir(*dir);
+    *dir = NULL;
+    return 0;
+}
+
+/* An empty handle on top of the stack, which closes what is put into it. */
+static DIR **push_dir(lua_State *L)
+{
+    DIR **dir = lua_newuserdatauv(L, sizeof *dir, 0);
+
+    *dir = NULL;
+    if (luaL_newmetatable(L, "sr.dir")) {
+        lua_pushcfunction(L, dir_close);
+        lua_setfield(L, -2, "__gc");
+    }
+    lua_setmetatable(L, -2);
+    return dir;
+}
+
 /* list(path) -> sorted array of the names in a folder, at most 4096 | nil, err. */
 static int sys_list(lua_State *L)
 {
     enum { MAX = 4096 };
     const char *path = luaL_checkstring(L, 1);
     const char **names = lua_newuserdatauv(L, MAX * sizeof *names, 0);
-    DIR *dir = opendir(path);
+    DIR **dir = push_dir(L);
     const struct dirent *e;
     size_t n = 0;
 
-    if (!dir)
-        return push_errno(L, path);
     luaL_checkstack(L, MAX + 8, "folder listing");
-    while (n < MAX && (e = readdir(dir)))
+    *dir = opendir(path);
+    if (!*dir)
+        return push_errno(L, path);
+    while (n < MAX && (e = readdir(*dir)))
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
             names[n++] = lua_pushstring(L, e->d_name);
-    closedir(dir);
+    closedir(*dir);
+    *dir = NULL;
     qsort(names, n, sizeof *names, by_name);
     lua_createtable(L, (int)n, 0);
     for (size_t i = 0; i < n; i++) {

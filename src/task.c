@@ -197,6 +197,13 @@ struct sr_task *sr_task_check(lua_State *L, int arg)
     return luaL_checkudata(L, arg, TASK_MT);
 }
 
+bool sr_task_is_running(lua_State *L)
+{
+    const struct sr_task *task = (*slot(L))->task;
+
+    return task && task->co == L;
+}
+
 /* The registry keeps a task alive until it has ended: registry[task] = userdata. */
 static void anchor(lua_State *L, struct sr_task *task, bool on)
 {
@@ -219,6 +226,8 @@ struct sr_task *sr_task_spawn(lua_State *L, int n)
     task->nargs = n + 1;
     task->co = lua_newthread(L);
     lua_setiuservalue(L, -2, 1);
+    if (!lua_checkstack(task->co, n + 2)) /* body, fn, args */
+        luaL_error(L, "too many arguments for a task");
     *slot(task->co) = &task->ctx;
     lua_sethook(task->co, on_slice, LUA_MASKCOUNT, HOOK_COUNT);
     anchor(L, task, true);

@@ -43,6 +43,9 @@ void sr_task_cancel(struct sr_task *task, const char *reason);
 bool sr_task_done(const struct sr_task *task);
 struct sr_task *sr_task_check(lua_State *L, int arg);
 
+/* Whether L is the coroutine of a task. */
+bool sr_task_is_running(lua_State *L);
+
 /* One turn of the loop, then resumes every task whose operation is ready. */
 void sr_vm_turn(struct sr_vm *vm, int max_wait_ms);
 

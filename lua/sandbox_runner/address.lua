@@ -28,8 +28,9 @@ local function context_endpoint()
   if type(name) ~= "string" or name == "default" then return nil end
   for _, id in ipairs(sys.list(dir .. "/contexts/meta") or {}) do
     local meta = read_json(("%s/contexts/meta/%s/meta.json"):format(dir, id))
-    local endpoint = meta and meta.Name == name and meta.Endpoints and meta.Endpoints.docker
-    if endpoint and type(endpoint.Host) == "string" then
+    local endpoints = meta and meta.Name == name and meta.Endpoints
+    local endpoint = type(endpoints) == "table" and endpoints.docker
+    if type(endpoint) == "table" and type(endpoint.Host) == "string" then
       local tls = ("%s/contexts/tls/%s/docker"):format(dir, id)
       return name, endpoint.Host, sys.stat(tls) and tls or nil
     end

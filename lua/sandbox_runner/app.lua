@@ -13,6 +13,7 @@ local MAX_LINE = 4 * 1024 * 1024
 local GRACE_MS, END_MS = 1000, 1350
 
 local IDLE_MS = 300
+local SWEEP_AGAIN_MS = 60000
 
 local LEVELS = { error = 1, warning = 2, info = 3, debug = 4 }
 
@@ -112,7 +113,14 @@ local function serve(config)
   local session, engine = new_session(config, log)
   local over, signalled = loop.event(), false
   -- The engine is asked for the first time when the client has its first answer.
-  session.after_first = function() loop.spawn(function() engine:sweep() end) end
+  -- Once more later: it may still have been making what its owner died over.
+  session.after_first = function()
+    loop.spawn(function()
+      engine:sweep()
+      loop.sleep(SWEEP_AGAIN_MS)
+      engine:sweep()
+    end)
+  end
   loop.spawn(function()
     loop.wait_signal()
     signalled = true

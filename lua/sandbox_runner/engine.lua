@@ -162,14 +162,21 @@ function Engine:fill_once(docker, image)
   return outcome.ok, outcome.why
 end
 
---- Makes sure that the engine has the agent. force: refill although it is there.
--- Returns the volume's name | nil, err.
-function Engine:agent(docker, image, force)
+--- The volume of this version's agent | nil, err.
+function Engine:agent_name()
   if not self.agent_volume then
     local data, why = read_file(self.agent_path)
     if not data then return nil, why end
     self.agent_volume = "sandbox-runner-agent-" .. sys.digest(data)
   end
+  return self.agent_volume
+end
+
+--- Makes sure that the engine has the agent. force: refill although it is there.
+-- Returns the volume's name | nil, err.
+function Engine:agent(docker, image, force)
+  local name, missing = self:agent_name()
+  if not name then return nil, missing end
   if self.agent_ready and not force then return self.agent_volume end
   local ok, why = docker:volume(self.agent_volume)
   if not ok and why.code ~= "not_found" then return nil, why end
@@ -198,7 +205,7 @@ end
 function Engine:sweep()
   local docker = self:connect()
   if not docker then return end
-  local ok, why = sweep.run(docker, self.owner)
+  local ok, why = sweep.run(docker, self.owner, self:agent_name())
   if not ok then
     self:note(why)
     self.log("sweep: " .. why.message)

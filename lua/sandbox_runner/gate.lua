@@ -38,7 +38,8 @@ function Gate:enter(on_wait)
     if at then table.remove(self.queue, at) elseif failure then self:leave() end
   end })
   repeat
-    if on_wait then on_wait(position(self, ticket)) end
+    local at = position(self, ticket) -- nil: called up in the same moment as the second passed
+    if on_wait and at then on_wait(at) end
   until ticket:wait(1000)
   return true
 end

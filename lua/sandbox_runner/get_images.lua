@@ -70,6 +70,7 @@ local function pull(docker, name)
     end
   until finished ~= false
   if not finished then return nil, why.message end
+  take_lines(state, "\n")
   if state.failed then return nil, state.failed end
   return true
 end
@@ -94,14 +95,16 @@ local function build(docker, name, share)
   local out = ("%s/sandbox-runner-%s.tar"):format(core.sys.getenv("TMPDIR") or "/var/tmp", core.sys.random_hex(8))
   say("building ", name, " from Debian packages")
   local ok = os.execute(("bash %s %s %s"):format(quoted(script), quoted(kind), quoted(out)))
-  local why
+  local text, why
+  local state = { layers = {}, rest = "" }
   if ok then
     say("importing ", name)
-    ok, why = docker:import("sandbox-runner/" .. kind, tag, out)
+    text, why = docker:import("sandbox-runner/" .. kind, tag, out)
+    take_lines(state, (text or "") .. "\n") -- an error may come in an answer that began as a success
   end
   os.remove(out)
-  if ok then return true end
-  return nil, why and why.message or "the build failed, see above"
+  if text and not state.failed then return true end
+  return nil, state.failed or why and why.message or "the build failed, see above"
 end
 
 local function get(engine, docker, entry, share)

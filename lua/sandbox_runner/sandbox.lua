@@ -14,6 +14,7 @@ Sandbox.__index = Sandbox
 local ATTACH_MS, READY_MS = 10000, 20000
 local GONE_MS = 5000
 local LADDER_MS = { 1000, 2000, 4000 }
+local UNSURE = { timeout = true, unavailable = true, conflict = true }
 
 --- engine: see engine.lua; docker: its connection; name: of the container.
 function M.new(engine, docker, name)
@@ -24,7 +25,7 @@ function M.new(engine, docker, name)
   engine.active = engine.active + 1
   return setmetatable({
     engine = engine, docker = docker, name = name, uid = uid,
-    state = "new", -- new, created, started, over
+    state = "new", -- new, unsure, created, started, over
     gone = loop.event(),
   }, Sandbox)
 end
@@ -34,7 +35,12 @@ end
 local function launch_steps(self, spec)
   local docker, name = self.docker, self.name
   local ok, why = docker:create(name, spec)
-  if not ok then return nil, why end
+  if not ok then
+    -- Without an answer the engine may have made it, or may do so yet; and a name of
+    -- ours is in use only when the HTTP client has asked twice on its own.
+    if UNSURE[why.code] then self.state = "unsure" end
+    return nil, why
+  end
   self.state = "created"
   if self.closed then return nil, { code = "cancelled", message = "not wanted any more" } end
   self.box, why = docker:attach(name, ATTACH_MS)
@@ -55,6 +61,10 @@ function Sandbox:launch(spec)
   spec.uid = self.uid
   self.launched = loop.event()
   loop.spawn(function()
+    -- In case the steps throw: nobody may wait for them for ever.
+    local _ <close> = setmetatable({}, { __close = function()
+      self.launched:set { err = { code = "internal", message = "the launch failed" } }
+    end })
     local ok, why = launch_steps(self, spec)
     if self.closed and self.box then self.box:close() end
     self.launched:set(ok and { ok = true } or { err = why })
@@ -88,7 +98,7 @@ end
 -- stream already ends an agent, which takes everything in the sandbox along.
 local function remove(self)
   local docker, name = self.docker, self.name
-  if self.state ~= "created" then
+  if self.state ~= "created" and self.state ~= "unsure" then
     if is_gone(docker:wait_removed(name, GONE_MS)) then return true end
     kill(docker, name)
     if is_gone(docker:wait_removed(name, GONE_MS)) then return true end
@@ -96,10 +106,10 @@ local function remove(self)
   local ok, why
   for _, pause in ipairs(LADDER_MS) do
     ok, why = docker:remove(name)
-    if is_gone(ok, why) then return true end
+    if ok or why.code == "not_found" and self.state ~= "unsure" then return true end
     loop.sleep(pause)
   end
-  return nil, why
+  return self.state == "unsure", why
 end
 
 local function reap(self)

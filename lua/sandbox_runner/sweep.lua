@@ -11,6 +11,7 @@ local M = {}
 
 local LABEL = "sandbox-runner"
 local FOREIGN_GRACE_SECONDS = 30
+local OLD_AGENT_SECONDS = 24 * 3600
 
 --- A new instance. state: the state folder, or nil when there is none; without
 -- it the sandboxes are told to be over by their deadline alone.
@@ -22,6 +23,13 @@ function M.owner(state, log)
   if ok then
     owner.dir = dir
     owner.lock, why = sys.lock(("%s/%s.lock"):format(dir, owner.instance))
+    -- A sweep of another server may have tried the file between its creation and
+    -- our lock; a file without its lock would mean that we are dead.
+    for _ = 1, 10 do
+      if owner.lock or why.code ~= "conflict" then break end
+      owner.instance = sys.random_hex(16)
+      owner.lock, why = sys.lock(("%s/%s.lock"):format(dir, owner.instance))
+    end
   end
   if not owner.lock then log("no lock file: " .. why.message) end
   return owner
@@ -48,24 +56,46 @@ local function state_of(owner, instance)
   return "dead"
 end
 
-local function is_left_over(owner, labels, now)
-  local state = state_of(owner, labels[LABEL .. ".instance"] or "")
+--- A label of a container as the engine lists it, "" when it is not there.
+local function label(container, name)
+  local labels = container.Labels
+  local value = type(labels) == "table" and labels[LABEL .. "." .. name]
+  return type(value) == "string" and value or ""
+end
+
+local function is_left_over(owner, container, now)
+  local state = state_of(owner, label(container, "instance"))
   if state == "dead" then return true end
   if state ~= "unknown" then return false end
-  local deadline = tonumber(labels[LABEL .. ".deadline"] or "")
+  local deadline = tonumber(label(container, "deadline"))
   return deadline ~= nil and now > deadline + FOREIGN_GRACE_SECONDS
+end
+
+--- "2026-11-30T12:34:56..." as Unix seconds, or nil.
+local function unix_time(text)
+  local y, mo, d, h, mi, s = tostring(text or ""):match("^(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)")
+  if not y then return nil end
+  local utc = os.time { year = y, month = mo, day = d, hour = h, min = mi, sec = s, isdst = false }
+  return utc - (os.time(os.date("!*t", utc)) - utc) -- os.time reads local time
 end
 
 --- The engine's clock: a remote one may differ from ours.
 local function engine_now(docker)
   local text = docker:info()
   local info = text and core.json.decode(text)
-  local y, mo, d, h, mi, s = tostring(info and info.SystemTime or ""):match(
-    "^(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)")
-  if not y then return core.loop.wall() end
-  local utc = os.time { year = y, month = mo, day = d, hour = h, min = mi, sec = s, isdst = false }
-  local offset = os.time(os.date("!*t", utc)) - utc -- of the local zone, as os.time reads local time
-  return utc - offset
+  return unix_time(type(info) == "table" and info.SystemTime) or core.loop.wall()
+end
+
+--- Volumes of agents of other versions, unused and more than a day old. An
+-- older server that is still there fills its own again when it needs it.
+local function remove_old_agents(docker, keep, now)
+  local text = docker:volumes()
+  local answer = text and core.json.decode(text)
+  local list = type(answer) == "table" and answer.Volumes
+  for _, volume in ipairs(type(list) == "table" and list or {}) do
+    local made = unix_time(volume.CreatedAt)
+    if volume.Name ~= keep and made and now - made > OLD_AGENT_SECONDS then docker:remove_volume(volume.Name) end
+  end
 end
 
 local function remove_stale_locks(owner, in_use)
@@ -77,26 +107,29 @@ local function remove_stale_locks(owner, in_use)
   end
 end
 
---- Removes left-over sandboxes and the lock files of their owners.
--- Returns the number removed | nil, err.
-function M.run(docker, owner)
+--- Removes left-over sandboxes, the lock files of their owners, and old agents
+-- but for the volume `keep`. Returns the number of sandboxes removed | nil, err.
+function M.run(docker, owner, keep)
   local text, why = docker:list()
   if not text then return nil, why end
-  local now, removed, in_use = nil, 0, {}
-  for _, container in ipairs(core.json.decode(text) or {}) do
-    local labels = container.Labels or {}
-    now = now or engine_now(docker)
-    if is_left_over(owner, labels, now) then
+  local containers = core.json.decode(text, { nul = "replace" })
+  if type(containers) ~= "table" then
+    return nil, { code = "protocol", message = "the engine's list of containers makes no sense" }
+  end
+  local now, removed, in_use = engine_now(docker), 0, {}
+  for _, container in ipairs(containers) do
+    if is_left_over(owner, container, now) then
       local ok
       ok, why = docker:remove(container.Id)
       if ok or why.code == "not_found" then
         removed = removed + 1
       else
-        in_use[labels[LABEL .. ".instance"] or ""] = true
+        in_use[label(container, "instance")] = true
       end
     end
   end
   remove_stale_locks(owner, in_use)
+  remove_old_agents(docker, keep, now)
   return removed
 end
 

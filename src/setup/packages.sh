@@ -29,6 +29,8 @@ LIST
             cat <<'LIST'
 pc:cmocka:libcmocka-dev
 lua:busted:lua-busted
+lua:socket.unix:lua-socket
+cmd:sqlite3:sqlite3
 LIST
             ;;
         sdk)

@@ -68,7 +68,7 @@ describe("runs side by side", function()
       local result = server:wait(id).result
       if result.isError then
         busy = busy + 1
-        assert.matches("try again", result.content[1].text)
+        assert.matches("[Tt]ry again", result.content[1].text)
       else
         ran = ran + 1
         assert.equal("success", result.structuredContent.status)
@@ -78,6 +78,24 @@ describe("runs side by side", function()
     assert.same({ 5, 2 }, { ran, busy })
     assert.is_true(longest > 1000, longest .. " ms")
     assert.equal(5, #server:history(10))
+    assert.equal(0, (server:close()))
+  end)
+
+  it("do not pay for their start out of their time limit", function()
+    local server = client.start()
+    local ids = {}
+    for i = 1, 10 do ids[i] = server:post("run_code", python("print(1)", 1)) end
+    for _, id in ipairs(ids) do assert.equal("1\n", stdout_of(server:wait(id))) end
+    assert.equal(0, (server:close()))
+  end)
+
+  it("have left nothing when the answer of a time-out arrives", function()
+    local server = client.start()
+    for _ = 1, 5 do
+      local result = assert(server:run("python", "import time; time.sleep(30)", 1))
+      assert.equal(0, #sandboxes.of(server:instance()))
+      assert.equal("timeout", result.status)
+    end
     assert.equal(0, (server:close()))
   end)
 

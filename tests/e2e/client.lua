@@ -301,13 +301,16 @@ function Client:finish()
   return kind == "signal" and 128 + code or code, took
 end
 
---- Ends the server if need be and removes its folder. Returns as finish does.
+--- Ends the server if need be and removes its folder. Returns as finish does; what
+-- a sanitizer had to say is an error.
 function Client:close()
   local status, took
   if self.input then status, took = self:finish() end
   if self.output then self.output:close() end
   self.output = nil
+  local log = self:stderr()
   client.remove(self.folder)
+  if log:find("Sanitizer", 1, true) or log:find(": runtime error: ", 1, true) then error(log, 2) end
   return status, took
 end
 

@@ -9,7 +9,7 @@
 --
 -- The script returns { [verb] = step or {step, step...; the last one stays},
 -- agent = {action...} or {{action...}...}, images = {name = true}, ... }. A step
--- is {status=, message=, body=, delay=seconds, stall=true, cut=true}.
+-- is {status=, message=, body=, delay=seconds, done=true, stall=true, cut=true}.
 
 local socket = require "socket"
 local unix = require "socket.unix"
@@ -118,8 +118,8 @@ local function say(conn, stream, bytes) conn:send(string.pack(">Bxxxs4", stream,
 local ENDS = { exit = 0, signal = 1, wall = 2, killed = 3 }
 
 local function report(fields)
-  return wire("X", string.pack(">BBI4I8I8I8I8I8", ENDS[fields.finish or "exit"], fields.oom and 1 or 0, fields.code or 0,
-    fields.wall_us or 1000, fields.cpu_us or 500, fields.peak_bytes or 1 << 20, fields.out or 0, fields.err or 0))
+  return wire("X", string.pack(">BBI4I8I8I8I8I8", ENDS[fields.finish or "exit"], fields.oom and 1 or 0,
+    fields.code or 0, fields.wall_us or 1000, fields.cpu_us or 500, fields.peak_bytes or 1 << 20, fields.out or 0, fields.err or 0))
 end
 
 local function vanish(container)
@@ -236,6 +236,12 @@ function handlers.create_volume(conn, _, request)
   answer(conn, 201, "{}")
 end
 
+function handlers.list_volumes(conn)
+  answer(conn, 200, script.volume_list or '{"Volumes":null,"Warnings":null}')
+end
+
+function handlers.remove_volume(conn) answer(conn, 204, "") end
+
 function handlers.create(conn, name)
   if containers[name] then return refuse(conn, 409, "name in use") end
   containers[name] = { name = name, state = "created" }
@@ -307,8 +313,11 @@ local ROUTES = {
   { "GET", "^/_ping$", "ping" }, { "GET", "^/info$", "info" }, { "GET", "^/images/(.+)/json$", "image" },
   { "POST", "^/images/create%?fromImage=(.*)$", "pull" }, { "POST", "^/images/create%?fromSrc=(.*)$", "import" },
   { "POST", "^/volumes/create$", "create_volume" }, { "GET", "^/volumes/(.+)$", "volume" },
-  { "GET", "^/containers/([^/]+)/json$", "inspect" }, { "GET", "^/events", "events" }, { "GET", "^/containers/json", "list" },
-  { "POST", "^/containers/create%?name=(.+)$", "create" }, { "PUT", "^/containers/([^/]+)/archive", "put_archive" },
+  { "GET", "^/volumes%?", "list_volumes" }, { "DELETE", "^/volumes/(.+)$", "remove_volume" },
+  { "GET", "^/containers/([^/]+)/json$", "inspect" },
+  { "GET", "^/events", "events" }, { "GET", "^/containers/json", "list" },
+  { "POST", "^/containers/create%?name=(.+)$", "create" },
+  { "PUT", "^/containers/([^/]+)/archive", "put_archive" },
   { "POST", "^/containers/([^/]+)/attach", "attach" }, { "POST", "^/containers/([^/]+)/start", "start" },
   { "POST", "^/containers/([^/]+)/kill", "kill" }, { "POST", "^/containers/([^/]+)/wait", "wait" },
   { "POST", "^/containers/([^/]+)/update", "update" }, { "DELETE", "^/containers/([^/?]+)", "remove" },
@@ -332,10 +341,10 @@ local function handle(conn, request)
   script = chunk and chunk() or script
   local step = pick(script[verb], counts[verb] or 0)
   if step.delay then pause(step.delay) end
-  if step.late then -- the engine goes on although the answer never comes
+  if step.done then -- the work is done although the answer never comes
     handlers[verb]({ send = function() end }, name, request)
   end
-  if step.stall or step.late then wait_until(function() return not conn:poll() end) end
+  if step.stall then wait_until(function() return not conn:poll() end) end
   if step.cut then error("closed", 0) end
   if step.status then return refuse(conn, step.status, step.message or "refused") end
   if step.body then return answer(conn, 200, step.body) end

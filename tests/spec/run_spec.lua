@@ -167,7 +167,8 @@ describe("a run", function()
   it("tells what it does", fake.task(function()
     local b <close> = bench { agent = { { "sleep", 1.2 }, { "exit" } } }
     local told = {}
-    assert(b:run({ timeout_ms = 3000 }, { progress = function(message, _, total) told[#told + 1] = { message, total } end }))
+    local function progress(message, _, total) told[#told + 1] = { message, total } end
+    assert(b:run({ timeout_ms = 3000 }, { progress = progress }))
     assert.is_true(#told >= 2)
     assert.same({ "running", 3 }, told[1])
     b:settled()
@@ -376,24 +377,46 @@ describe("the removal of a sandbox", function()
     assert.equal(0, b.runner.gate.inside)
   end))
 
-  it("does not wait for ever for an engine that does not answer", fake.task(function()
-    local b <close> = bench { agent = stubborn, wait = { stall = true }, kill = { stall = true },
-      update = { stall = true }, remove = {} }
+  it("is not forgotten when the answer to the creation was lost", fake.task(function()
+    local b <close> = bench { create = { { done = true, cut = true }, {} } }
     assert(b:run())
-    b:settled(30)
+    b:settled(20)
+    assert.matches("%-r1 ", table.concat(names_of(b.fake:record(), "remove"), " ") .. " ")
+  end))
+
+  it("of one that was never made ends quietly", fake.task(function()
+    local b <close> = bench { create = { cut = true } }
+    local result, why = b:run()
+    assert.is_nil(result)
+    assert.equal("unavailable", why.code)
+    b:settled(20)
+    assert.equal(0, #b.log)
   end))
 end)
 
 describe("an engine", function()
   it("that accepts and never answers is a clear error in time", fake.task(function()
-    local b <close> = bench { ping = { stall = true } }
-    local start = loop.now_ms()
-    local result, why = b:run()
-    assert.is_nil(result)
-    assert.equal("unavailable", why.code)
-    assert.matches("Tried unix://", why.message, 1, true)
-    assert.is_true(loop.now_ms() - start < 8000)
-    b:settled()
+    fake.together(function()
+      local b <close> = bench { ping = { stall = true } }
+      local start = loop.now_ms()
+      local result, why = b:run()
+      assert.is_nil(result)
+      assert.equal("unavailable", why.code)
+      assert.matches("Tried unix://", why.message, 1, true)
+      assert.is_true(loop.now_ms() - start < 8000)
+      b:settled()
+    end, function()
+      local b <close> = bench { image = { stall = true } }
+      local result, why = b:run()
+      assert.is_nil(result)
+      assert.equal("timeout", why.code)
+      assert.matches("did not answer in time", why.message, 1, true)
+      b:settled()
+    end, function() -- not even to a kill
+      local b <close> = bench { agent = { { "stubborn" } }, wait = { stall = true }, kill = { stall = true } }
+      assert(b:run())
+      b:settled(30)
+    end)
   end))
 
   it("that is not there is named with the remedy", fake.task(function()
