@@ -281,7 +281,8 @@ describe("stdio", function()
     -- Once without input, once with a line that is too long still in the pipe.
     for _, input in ipairs { "sleep 5", "{ printf '12345678901234567890'; sleep 5; }" } do
       local start = loop.now_ms()
-      os.execute(("%s | { timeout 4 '%s' --script '%s/s.lua' 2>'%s/err'; } | true"):format(input, sys.exe(), folder, folder))
+      os.execute(("%s | { timeout 4 '%s' --script '%s/s.lua' 2>'%s/err'; } | true")
+        :format(input, sys.exe(), folder, folder))
       assert.equal("false\n", fake.read(folder .. "/err"))
       assert.is_true(loop.now_ms() - start < 8000)
     end

@@ -119,7 +119,8 @@ local ENDS = { exit = 0, signal = 1, wall = 2, killed = 3 }
 
 local function report(fields)
   return wire("X", string.pack(">BBI4I8I8I8I8I8", ENDS[fields.finish or "exit"], fields.oom and 1 or 0,
-    fields.code or 0, fields.wall_us or 1000, fields.cpu_us or 500, fields.peak_bytes or 1 << 20, fields.out or 0, fields.err or 0))
+    fields.code or 0, fields.wall_us or 1000, fields.cpu_us or 500, fields.peak_bytes or 1 << 20,
+    fields.out or 0, fields.err or 0))
 end
 
 local function vanish(container)
