@@ -1,6 +1,7 @@
 --- What the program does once the options are read: serve, check, fetch.
 
 local core = require "sandbox_runner.core"
+local defer = require "sandbox_runner.defer"
 local settings = require "sandbox_runner.settings"
 
 local loop, stdio, sys = core.loop, core.stdio, core.sys
@@ -45,82 +46,80 @@ local function new_engine(config, log)
   }
 end
 
-local function until_true(condition, deadline_ms)
-  while not condition() and loop.now_ms() < deadline_ms do loop.sleep(5) end
-end
-
---- No new work; what ends soon is answered; nothing is left behind.
-local function shut_down(session, engine, patience_ms)
-  local start = loop.now_ms()
-  until_true(function() return session:in_flight() == 0 end, start + patience_ms)
-  session:close("the server stops")
-  until_true(function() return session:in_flight() == 0 and engine.active == 0 end, start + END_MS)
-  stdio.flush(100)
-  session.history:close()
-  if engine.active == 0 then engine:close() end
-end
-
-local function read_loop(session, stopped)
-  while not stopped() do
-    local line, _, head = stdio.read_line(MAX_LINE)
-    if line == false then return end
-    if stopped() then return end
-    if line then session:handle(line) else session:oversized(MAX_LINE, core.json.raw_id(head)) end
-    if session.after_first then
-      session.after_first()
-      session.after_first = nil
-    end
-  end
-end
-
---- A function to be called after each answer: once nothing has gone on for a
--- moment, the memory that the runs have used goes back to the system.
-local function idle_collector(session)
+--- Memory that the runs have used goes back to the system once nothing has gone
+-- on for a moment.
+local function collector(session_of)
   local scheduled = false
   return function()
     if scheduled then return end
     scheduled = true
     loop.spawn(function()
-      repeat loop.sleep(IDLE_MS) until session:in_flight() == 0
+      loop.sleep(IDLE_MS)
       scheduled = false
+      if session_of():in_flight() > 0 then return end -- its end calls again
       collectgarbage()
       sys.trim()
     end)
   end
 end
 
-local function new_session(config, log)
+--- No new work; what ends soon is answered; nothing is left behind.
+local function shut_down(session, engine, drained)
+  local start = loop.now_ms()
+  if session:in_flight() > 0 then drained:wait(GRACE_MS) end
+  session:close("the server stops")
+  engine:wait_gone(math.max(0, start + END_MS - loop.now_ms()))
+  stdio.flush(100)
+  session.history:close()
+  engine:close()
+end
+
+--- on_first is called when the first message has been answered.
+local function read_loop(session, stopped, on_first)
+  while not stopped() do
+    local line, _, head = stdio.read_line(MAX_LINE)
+    if line == false or stopped() then return end
+    if line then session:handle(line) else session:oversized(MAX_LINE, core.json.raw_id(head)) end
+    if on_first then on_first() end
+    on_first = nil
+  end
+end
+
+local function new_session(config, log, on_idle)
   local engine = new_engine(config, log)
-  local answered
   local session = require("sandbox_runner.mcp").new {
     config = config, log = log,
     tools = require("sandbox_runner.tools").list(config),
     runner = require("sandbox_runner.run").new(config, engine, log),
     history = require("sandbox_runner.history").open(config, log),
-    send = function(text)
-      stdio.write(text .. "\n")
-      answered()
-    end,
-    spawn = loop.spawn, now_ms = loop.now_ms,
+    send = function(text) stdio.write(text .. "\n") end,
+    spawn = loop.spawn, now_ms = loop.now_ms, on_idle = on_idle,
   }
-  answered = idle_collector(session)
   return session, engine
 end
 
---- Serves one client on stdin and stdout until its input ends or a signal comes.
-local function serve(config)
-  local log = logger(config)
-  local session, engine = new_session(config, log)
-  local over, signalled = loop.event(), false
-  -- The engine is asked for the first time when the client has its first answer.
-  -- Once more later: it may still have been making what its owner died over.
-  session.after_first = function()
+--- The engine is asked for the first time when the client has its first answer.
+-- Once more later: it may still have been making what its owner died over.
+local function sweeps(engine)
+  return function()
     loop.spawn(function()
       engine:sweep()
       loop.sleep(SWEEP_AGAIN_MS)
       engine:sweep()
     end)
   end
+end
+
+--- Serves one client on stdin and stdout until its input ends or a signal comes.
+local function serve(config)
+  local log = logger(config)
+  local over, drained, signalled = loop.event(), loop.event(), false
+  local session, engine
+  local collect = collector(function() return session end)
+  session, engine = new_session(config, log, function()
+    if over:is_set() then drained:set() end
+    collect()
+  end)
   loop.spawn(function()
     loop.wait_signal()
     signalled = true
@@ -129,11 +128,11 @@ local function serve(config)
     os.exit(1, false)
   end)
   loop.spawn(function()
-    read_loop(session, function() return signalled end)
-    over:set()
+    local guard <close> = defer(function() over:set() end) -- whatever ends it
+    read_loop(session, function() return signalled end, sweeps(engine))
   end)
   over:wait()
-  shut_down(session, engine, GRACE_MS)
+  shut_down(session, engine, drained)
 end
 
 local function load_config(options)
@@ -153,7 +152,7 @@ function M.main(options)
     print(("%s: fine"):format(config.file))
     return 0
   end
-  local status = 0
+  local status = 1 -- unless the task gets to its end
   loop.run(function()
     if options.mode == "get-images" then
       local engine = new_engine(config, logger(config))
@@ -161,6 +160,7 @@ function M.main(options)
       engine:close()
     else
       serve(config)
+      status = 0
     end
   end)
   return status

@@ -5,6 +5,8 @@
 
 local address = require "sandbox_runner.address"
 local core = require "sandbox_runner.core"
+local defer = require "sandbox_runner.defer"
+local fault = require "sandbox_runner.fault"
 local sweep = require "sandbox_runner.sweep"
 local tar = require "sandbox_runner.tar"
 
@@ -14,11 +16,6 @@ local Engine = {}
 Engine.__index = Engine
 
 local FIRST_UID, UIDS = 60600, 584 -- spec.h: SR_UID_FIRST, SR_UID_COUNT
-
---- An error whose text is complete: it says what to do. Others are the engine's.
-local function err(code, message)
-  return nil, { code = code, message = message, complete = true }
-end
 
 --- options: config (settings), log = function(text), agent = path of the agent,
 -- state = state folder or nil.
@@ -31,36 +28,40 @@ function M.new(options)
     images = {}, -- name -> {name, id, volumes}
     uids = {}, -- uid -> true while a sandbox may live under it
     next_uid = tonumber(sys.random_hex(2), 16) % UIDS,
-    active = 0, -- sandboxes that are not known to be gone
-    leaked = {}, -- names of sandboxes that could not be removed
+    active = 0, -- sandboxes that are neither gone nor leaked
+    leaked = {}, -- name -> uid of sandboxes that could not be removed
   }, Engine)
 end
 
 local REMEDIES = {
+  address = "Correct the address.",
   denied = "This user may not use the socket: run `sudo usermod -aG docker $USER` and log in again, "
     .. "or use a rootless engine.",
-  invalid = "Correct the address.",
+  invalid = "", -- the engine is too old, or none: the text says so
+  timeout = "It accepts connections and does not answer: restart it (`sudo systemctl restart docker`).",
   unavailable = "Start Docker (`sudo systemctl start docker`; in a source tree `make engine`), "
     .. "or set engine.address in init.lua.",
 }
 
-local function failure_text(tried)
-  local parts, code = {}, "unavailable"
+local function failure(tried)
+  local parts, kind = {}, "unavailable"
   for _, t in ipairs(tried) do
     parts[#parts + 1] = ("%s%s: %s"):format(t.address, t.source and " (" .. t.source .. ")" or "", t.why)
-    if t.code == "denied" or t.code == "invalid" then code = t.code end
+    if REMEDIES[t.kind] then kind = t.kind end
   end
-  return ("No container engine can be used. Tried %s. %s"):format(table.concat(parts, "; "), REMEDIES[code]), code
+  local text = ("No container engine can be used. Tried %s. %s"):format(table.concat(parts, "; "), REMEDIES[kind])
+  return fault.complete(kind == "denied" and "denied" or "unavailable", (text:gsub("%s+$", "")))
 end
 
+--- Tries one place. Returns docker | nil, kind of trouble, text.
 local function try(place)
-  if place.refused then return nil, { code = "invalid", message = place.refused } end
-  if place.path and not sys.stat(place.path) then return nil, { code = "not_found", message = "no such socket" } end
+  if place.refused then return nil, "address", place.refused end
+  if place.path and not sys.stat(place.path) then return nil, "absent", "no such socket" end
   local docker, why = core.docker.open(place.address, place.tls_dir)
-  if not docker then return nil, why end
+  if not docker then return nil, "address", why.message end
   local version
   version, why = docker:ping()
-  if not version then return nil, why end
+  if not version then return nil, why.code, why.message end
   return docker
 end
 
@@ -69,15 +70,37 @@ function Engine:connect()
   if self.docker then return self.docker end
   local tried = {}
   for _, place in ipairs(address.candidates(self.config)) do
-    local docker, why = try(place)
+    local docker, kind, text = try(place)
     if docker then
       self.docker, self.address = docker, place.address
+      if next(self.leaked) then loop.spawn(function() self:retry_leaked() end) end
       return docker
     end
-    tried[#tried + 1] = { address = place.address, source = place.source, why = why.message, code = why.code }
+    tried[#tried + 1] = { address = place.address, source = place.source, kind = kind, why = text }
   end
-  local text, code = failure_text(tried)
-  return err(code, text)
+  return failure(tried)
+end
+
+--- Tries once more to remove what could not be removed; frees the uids.
+function Engine:retry_leaked()
+  for name, uid in pairs(self.leaked) do
+    local ok, why
+    if self.docker then ok, why = self.docker:remove(name) end
+    if ok or why and why.code == "not_found" then self.leaked[name], self.uids[uid] = nil, nil end
+  end
+end
+
+--- A sandbox is gone, or given up. Wakes who waits for the last one.
+function Engine:ended()
+  self.active = self.active - 1
+  if self.active == 0 and self.last_gone then self.last_gone:set() end
+end
+
+--- Waits until no sandbox is left (the leaked aside), at most so long.
+function Engine:wait_gone(timeout_ms)
+  if self.active == 0 then return end
+  self.last_gone = loop.event()
+  self.last_gone:wait(timeout_ms)
 end
 
 --- Draws the conclusions from trouble: what was believed about the engine is
@@ -108,7 +131,8 @@ function Engine:image(names)
     if text then
       local info = core.json.decode(text)
       if type(info) ~= "table" or type(info.Id) ~= "string" then
-        return err("protocol", ("the engine's answer about image %s makes no sense"):format(name))
+        return fault.complete("protocol", ("The answer about image %s is not what a container engine says; "
+          .. "is %s really one?"):format(name, self.address))
       end
       self.images[name] = { name = name, id = info.Id, volumes = declared_volumes(info) }
       return self.images[name]
@@ -118,22 +142,42 @@ function Engine:image(names)
       return nil, why
     end
   end
-  return err("not_found", ("No image for this language is present (looked for %s). Run `sandbox-runner --get-images` "
-    .. "(in a source tree `make images`), or `docker pull %s`."):format(table.concat(names, ", "), names[1]))
+  return fault.complete("not_found", ("No image for this language is present (looked for %s). Run "
+    .. "`sandbox-runner --get-images` (in a source tree `make images`), or `docker pull %s`.")
+    :format(table.concat(names, ", "), names[1]))
 end
 
-local function read_file(path)
+--- The agent's program | nil, err.
+local function read_agent(path)
   local file, why = io.open(path, "rb")
-  if not file then return err("not_found", ("the agent is missing (%s); install again"):format(why)) end
+  if not file then
+    return fault.complete("not_found", ("The agent is missing (%s). Run `make` in the source tree, or install again.")
+      :format(why))
+  end
   local data = file:read("a")
   file:close()
   return data
 end
 
+--- The volume of this version's agent | nil, err. Its name carries the digest of
+-- what this server found at its start, and nothing else goes into it.
+function Engine:agent_name()
+  if not self.agent_volume then
+    local data, why = read_agent(self.agent_path)
+    if not data then return nil, why end
+    self.agent_digest = sys.digest(data)
+    self.agent_volume = "sandbox-runner-agent-" .. self.agent_digest
+  end
+  return self.agent_volume
+end
+
 --- Puts the agent into its volume by way of a container that is never started.
-function Engine:fill(docker, image)
-  local data, why = read_file(self.agent_path)
+local function fill(self, docker, image)
+  local data, why = read_agent(self.agent_path)
   if not data then return nil, why end
+  if sys.digest(data) ~= self.agent_digest then
+    return fault.complete("conflict", "The agent was replaced since this server started (an update?). Restart it.")
+  end
   local ok
   ok, why = docker:create_volume(self.agent_volume)
   if not ok then return nil, why end
@@ -142,7 +186,8 @@ function Engine:fill(docker, image)
     math.floor(loop.wall()) + 60)
   if not ok then return nil, why end
   ok, why = docker:put_archive(name, tar.executable("agent", data))
-  docker:remove(name)
+  local removed, trouble = docker:remove(name)
+  if not removed then self.log(("container %s could not be removed: %s"):format(name, trouble.message), "warning") end
   return ok, why
 end
 
@@ -153,23 +198,16 @@ function Engine:fill_once(docker, image)
     local filling = loop.event()
     self.filling = filling
     loop.spawn(function()
-      local ok, why = self:fill(docker, image)
-      self.filling = nil
-      filling:set { ok = ok, why = why }
+      local ok, why = fault.new("internal", "filling the agent's volume failed")
+      local guard <close> = defer(function()
+        self.filling = nil
+        filling:set { ok = ok, why = why }
+      end)
+      ok, why = fill(self, docker, image)
     end)
   end
   local outcome = self.filling:wait()
   return outcome.ok, outcome.why
-end
-
---- The volume of this version's agent | nil, err.
-function Engine:agent_name()
-  if not self.agent_volume then
-    local data, why = read_file(self.agent_path)
-    if not data then return nil, why end
-    self.agent_volume = "sandbox-runner-agent-" .. sys.digest(data)
-  end
-  return self.agent_volume
 end
 
 --- Makes sure that the engine has the agent. force: refill although it is there.
@@ -205,6 +243,7 @@ end
 function Engine:sweep()
   local docker = self:connect()
   if not docker then return end
+  self:retry_leaked()
   local ok, why = sweep.run(docker, self.owner, self:agent_name())
   if not ok then
     self:note(why)
@@ -212,9 +251,10 @@ function Engine:sweep()
   end
 end
 
---- Ends the life of this instance: its lock file goes.
+--- Ends the life of this instance. Its lock file stays while a sandbox of it may:
+-- then the next server finds it without an owner and removes both.
 function Engine:close()
-  sweep.release(self.owner)
+  sweep.release(self.owner, self.active > 0 or next(self.leaked) ~= nil)
 end
 
 return M

@@ -1,6 +1,8 @@
 --- A counting gate with a first-come, first-served queue.
 
 local core = require "sandbox_runner.core"
+local defer = require "sandbox_runner.defer"
+local fault = require "sandbox_runner.fault"
 
 local loop = core.loop
 local M = {}
@@ -28,15 +30,15 @@ function Gate:enter(on_wait)
     return true
   end
   if self.bound and #self.queue >= self.bound then
-    return nil, { code = "unavailable", message = ("Busy: runs going on: %d, waiting: %d. Try again in a few seconds.")
-      :format(self.inside, #self.queue) }
+    return fault.complete("unavailable", ("Busy: runs going on: %d, waiting: %d. Try again in a few seconds.")
+      :format(self.inside, #self.queue))
   end
   local ticket = loop.event()
   self.queue[#self.queue + 1] = ticket
-  local _ <close> = setmetatable({}, { __close = function(_, failure)
+  local guard <close> = defer(function(_, failure)
     local at = failure and position(self, ticket)
     if at then table.remove(self.queue, at) elseif failure then self:leave() end
-  end })
+  end)
   repeat
     local at = position(self, ticket) -- nil: called up in the same moment as the second passed
     if on_wait and at then on_wait(at) end

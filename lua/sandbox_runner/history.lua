@@ -112,6 +112,8 @@ end
 
 --- Unix seconds -> "2026-11-30T12:34:56.123456+00:00".
 function history.timestamp(seconds)
+  -- Within the years 1970 to 9999, whatever a foreign row holds.
+  if not (seconds >= 0 and seconds < 253402300800) then seconds = 0 end
   local micro = math.floor(seconds * 1e6 + 0.5)
   return os.date("!%Y-%m-%dT%H:%M:%S", micro // 1000000)
     .. (".%06d+00:00"):format(micro % 1000000)

@@ -89,7 +89,7 @@ end
 -- Returns nil when there is none.
 function languages.find(config, name)
   if type(name) ~= "string" then return nil end
-  name = name:match("^%s*(.-)%s*$"):lower()
+  name = schema.trim(name):lower()
   for _, known in ipairs(config.language_order) do
     local entry = config.languages[known]
     if name == known then return entry end

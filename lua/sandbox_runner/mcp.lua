@@ -104,6 +104,7 @@ local function finish(self, call, answer)
   if self.calls[call.key] == call then self.calls[call.key] = nil end
   self.running[call] = nil
   call.reply(not call.cancelled and answer or nil)
+  if not next(self.running) then self.on_idle() end
 end
 
 local function call_body(self, call, tool, arguments)
@@ -362,7 +363,8 @@ end
 -- request, ctx)), history (history.open), send(text), spawn(fn) -> task with
 -- task:cancel(reason), now_ms() monotonic, log(text, level).
 function mcp.new(options)
-  local session = { calls = {}, running = {}, malformed = 0, closed = false }
+  local session = { calls = {}, running = {}, malformed = 0, closed = false,
+    on_idle = options.on_idle or function() end }
   for _, name in ipairs { "config", "tools", "runner", "history", "send", "spawn", "now_ms",
     "log" } do
     session[name] = assert(options[name], name .. " is missing")

@@ -45,7 +45,7 @@ end
 -- opens it, the last one closes it, none between closes it. Anything else is
 -- returned as it is. Models often send the fence along with the code.
 function request.unwrap(code)
-  local trimmed = code:match("^%s*(.-)%s*$")
+  local trimmed = schema.trim(code)
   if not trimmed:find("^[`~][`~][`~]") then return code end
   local first, body = trimmed:match("^([^\n]*)\n(.*)$")
   if not first then return code end

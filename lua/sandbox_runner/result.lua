@@ -112,25 +112,28 @@ local function signal_name(stage)
   return SIGNALS[stage.code] or ("SIG%d"):format(stage.code), 128 + stage.code
 end
 
--- Verdicts: { status, reason, exit_code, signal, hint }.
+-- A verdict: { status, reason, exit_code, signal, hint }.
 local function run_verdict(stage, request, limits)
   local memory = memory_of(stage, limits.memory)
   if stage.finish == "wall" then
     local limit = stage.limits and stage.limits.timeout_ms or request.timeout_ms
-    return { "timeout", "timeout", nil, nil, ("The program was stopped at its time limit of %s; "
-      .. "make it faster or ask for a larger timeout_seconds (at most %d)."):format(seconds(limit),
-      limits.max_timeout_seconds) }
+    return { status = "timeout", reason = "timeout",
+      hint = ("The program was stopped at its time limit of %s; make it faster or ask for a larger "
+        .. "timeout_seconds (at most %d)."):format(seconds(limit), limits.max_timeout_seconds) }
   elseif stage.finish == "exit" then
     local hint = stage.oom and ("A process of the program was killed because the memory limit of "
       .. "%s was reached."):format(memory) or nil
-    return { stage.code == 0 and "success" or "error", "exit", stage.code, nil, hint }
+    return { status = stage.code == 0 and "success" or "error", reason = "exit",
+      exit_code = stage.code, hint = hint }
   end
   local name, code = signal_name(stage)
   if stage.oom and name == "SIGKILL" then
-    return { "error", "oom", code, name, ("The program was killed because it needed more than the "
-      .. "memory limit of %s; use less memory."):format(memory) }
+    return { status = "error", reason = "oom", exit_code = code, signal = name,
+      hint = ("The program was killed because it needed more than the memory limit of %s; use less "
+        .. "memory."):format(memory) }
   end
-  return { "error", "signal", code, name, SIGNAL_HINTS[name] }
+  return { status = "error", reason = "signal", exit_code = code, signal = name,
+    hint = SIGNAL_HINTS[name] }
 end
 
 local MISSING = {
@@ -144,23 +147,24 @@ local function compile_verdict(stage, request, limits)
   local memory = memory_of(stage, limits.memory)
   if stage.finish == "wall" then
     local limit = stage.limits and stage.limits.timeout_ms or limits.timeout_seconds * 1000
-    return { "timeout", "compile_timeout", nil, nil, ("The compiler was stopped at its time limit "
-      .. "of %s; the program was not run."):format(seconds(limit)) }
+    return { status = "timeout", reason = "compile_timeout",
+      hint = ("The compiler was stopped at its time limit of %s; the program was not run.")
+        :format(seconds(limit)) }
   end
   local name, code
   if stage.finish == "exit" then code = stage.code else name, code = signal_name(stage) end
+  local verdict = { status = "compile_error", reason = "compile", exit_code = code, signal = name }
   if stage.oom then
-    return { "compile_error", "compile_oom", code, name, ("The compiler was killed because it hit "
-      .. "the memory limit of %s; include fewer headers or split the templates."):format(memory) }
+    verdict.reason = "compile_oom"
+    verdict.hint = ("The compiler was killed because it hit the memory limit of %s; include fewer "
+      .. "headers or split the templates."):format(memory)
   elseif name then
-    return { "compile_error", "compile", code, name,
-      ("The compiler was ended by %s; the program was not run."):format(name) }
+    verdict.hint = ("The compiler was ended by %s; the program was not run."):format(name)
   elseif code == 0 then
-    local text = MISSING[stage.artifact_missing] or MISSING.absent
-    return { "compile_error", "compile", code, nil,
-      text:format(request.language.artifact or "the program", schema.format_size(limits.artifact)) }
+    verdict.hint = (MISSING[stage.artifact_missing] or MISSING.absent)
+      :format(request.language.artifact or "the program", schema.format_size(limits.artifact))
   end
-  return { "compile_error", "compile", code, nil, nil }
+  return verdict
 end
 
 local function compile_failed(outcome)
@@ -222,9 +226,9 @@ function result.build(config, request, outcome)
   local verdict = failed and compile_verdict(stage, request, languages.compile_limits(config, entry))
     or run_verdict(stage, request, languages.run_limits(config, entry))
   local out = output_fields(outcome, failed, config.limits.output_bytes)
-  out.status, out.reason = verdict[1], verdict[2]
-  out.exit_code = verdict[3] or core.json.null
-  out.signal, out.hint = verdict[4], verdict[5]
+  out.status, out.reason = verdict.status, verdict.reason
+  out.exit_code = verdict.exit_code or core.json.null
+  out.signal, out.hint = verdict.signal, verdict.hint
   if out.truncated and not out.hint then
     out.hint = ("Output was cut at %d bytes per stream; print less."):format(config.limits.output_bytes)
   end

@@ -1,10 +1,13 @@
 --- One run from request to result: compile where the language needs it, then run.
 
 local core = require "sandbox_runner.core"
+local defer = require "sandbox_runner.defer"
+local fault = require "sandbox_runner.fault"
 local gate = require "sandbox_runner.gate"
 local languages = require "sandbox_runner.languages"
 local result = require "sandbox_runner.result"
 local sandbox = require "sandbox_runner.sandbox"
+local sweep = require "sandbox_runner.sweep"
 
 local loop, sys = core.loop, core.sys
 local M = {}
@@ -17,6 +20,7 @@ local TICK_MS = 1000
 local REMOVAL_WAIT_MS = 2000
 -- Starts that go on side by side: more only makes each slower on the engine.
 local STARTS = 4
+local SIGKILL = 9
 
 --- The whole environment of a program; a language may add to it. HOME and
 -- TMPDIR point to the one place that is writable in every stage. LeakSanitizer
@@ -58,26 +62,25 @@ local function spec_for(self, stage)
   }
 end
 
---- A to-be-closed value that calls fn when its block is left.
-function M.on_close(fn)
-  return setmetatable({}, { __close = fn })
-end
-
 --- The start failed for want of the agent (its volume was emptied, or another
 -- server is filling it right now), the image went away meanwhile, or the engine
 -- was restarted. Nothing of the program has run yet, so trying again is safe.
 local function may_retry(why)
-  return why.at == "start" or why.code == "not_found" or why.code == "conflict" or why.code == "unavailable"
+  if why.complete or why.code == "timeout" then return false end
+  return why.at ~= nil or why.code == "not_found" or why.code == "conflict" or why.code == "unavailable"
 end
 
 --- The engine's own words, put into a sentence for whoever asked for the run.
 local function explained(why)
-  if why.complete then return why end
-  local text = "The container engine could not make a sandbox: " .. why.message
-  if why.code == "timeout" then
-    text = "The container engine did not answer in time. Try again; if it stays so, look at the engine's log."
+  if why.complete then return nil, why end
+  if why.code ~= "timeout" then
+    return fault.complete(why.code, "The container engine could not make a sandbox: " .. why.message)
+  elseif why.at == "ready" then
+    return fault.complete("timeout", "The sandbox was started but did not answer in time. Try again; the machine may "
+      .. "be very busy.")
   end
-  return { code = why.code, message = text, complete = true }
+  return fault.complete("timeout", "The container engine did not answer in time. Try again; if it stays so, look at "
+    .. "the engine's log.")
 end
 
 --- What a launch needs beforehand. Returns the connection | nil, err.
@@ -101,7 +104,7 @@ local function launch_once(self, stage, attempt)
   container, why = sandbox.new(self.engine, docker, name)
   if not container then return nil, why end
   local launched
-  local guard <close> = M.on_close(function() if not launched then container:close() end end)
+  local guard <close> = defer(function() if not launched then container:close() end end)
   launched, why = container:launch(spec_for(self, stage))
   if not launched then return nil, why end
   return container
@@ -115,13 +118,13 @@ local function launch(self, stage)
     self.engine:note(why)
     if not may_retry(why) then break end
   end
-  return nil, explained(why)
+  return explained(why)
 end
 
 local function launch_in_turn(self, stage)
   local ok, why = self.starts:enter()
   if not ok then return nil, why end
-  local guard <close> = M.on_close(function() self.starts:leave() end)
+  local guard <close> = defer(function() self.starts:leave() end)
   return launch(self, stage)
 end
 
@@ -141,7 +144,7 @@ local function await_report(stage, box, ctx)
   local last = stage.wall_ms + GRACE_MS
   while true do
     local elapsed = loop.now_ms() - started
-    if elapsed >= last then return nil, { code = "timeout", message = "the agent did not report in time" } end
+    if elapsed >= last then return fault.new("timeout", "the agent did not report in time") end
     local ok, why = box:wait("done", math.ceil(math.min(TICK_MS, last - elapsed)))
     if ok or why.code ~= "timeout" then return ok, why end
     if ctx.progress then
@@ -150,23 +153,26 @@ local function await_report(stage, box, ctx)
   end
 end
 
---- What became of a sandbox that ended without a report: the engine's events
--- tell whether the kernel killed it for memory. Returns an outcome | nil, err.
+--- Whether the engine saw the kernel kill something in this sandbox for memory.
+-- For the sandboxes whose agent cannot see its control group, or was killed itself.
+local function engine_saw_oom(stage, container)
+  local now = sweep.engine_now(container.docker)
+  local since = now - math.ceil((loop.now_ms() - stage.started_ms) / 1000) - 5
+  local text = container.docker:events(container.name, math.floor(since), math.floor(now))
+  return text ~= nil and text:find('"oom"', 1, true) ~= nil
+end
+
+--- What became of a sandbox that ended without a report. Returns an outcome | nil, err.
 local function diagnose(self, stage, container, why)
-  if why.code == "timeout" then
-    return { finish = "wall", code = 0, oom = false, wall_ms = stage.wall_ms, cpu_ms = 0, peak_bytes = 0 }
-  end
-  local now = math.floor(loop.wall())
-  local text = container.docker:events(container.name, now - math.ceil(stage.wall_ms / 1000) - 30, now + 1)
-  if text and text:find('"oom"', 1, true) then
-    return { finish = "signal", code = 9, oom = true, wall_ms = loop.now_ms() - stage.started_ms, cpu_ms = 0,
-      peak_bytes = stage.limits.memory }
+  local wall_ms = loop.now_ms() - stage.started_ms
+  if why.code == "timeout" then return { finish = "wall", code = 0, oom = false, wall_ms = wall_ms } end
+  if engine_saw_oom(stage, container) then
+    return { finish = "signal", code = SIGKILL, oom = true, wall_ms = wall_ms }
   end
   self.engine:note(why)
-  local words = core.text.visible(core.text.repair(container.box:words()))
-  self.log(("run %s: sandbox lost: %s %s"):format(stage.run_id, why.message, words))
-  return nil, { code = "unavailable", message = "The sandbox was lost before the program ended (engine stopped, or "
-    .. "somebody removed it). Nothing is known about the program's end; run it again." }
+  self.log(("run %s: sandbox lost: %s %s"):format(stage.run_id, why.message, container:words()))
+  return fault.complete("unavailable", "The sandbox was lost before the program ended (the engine stopped, or "
+    .. "somebody removed it). Nothing is known about the program's end; run it again.")
 end
 
 --- Adds what the box holds to a report or diagnosis.
@@ -181,10 +187,15 @@ local function complete(stage, box, report)
   return report
 end
 
-local function reported(box)
-  local report, why = box:report()
-  if report then return report end
-  return nil, { code = "invalid", message = "The program could not be started: " .. why.message }
+local function reported(stage, container)
+  local report, why = container.box:report()
+  if not report then
+    return fault.complete("invalid", "The program could not be started: " .. why.message .. ".")
+  end
+  if report.finish == "signal" and report.code == SIGKILL and not report.oom then
+    report.oom = engine_saw_oom(stage, container)
+  end
+  return report
 end
 
 --- Hands the files and the start order over. Returns true | nil, err.
@@ -215,7 +226,7 @@ function Runner:stage(stage, ctx)
   ok, why = await_report(stage, container.box, ctx)
   if ok then
     container:over()
-    report, why = reported(container.box)
+    report, why = reported(stage, container)
   else
     report, why = diagnose(self, stage, container, why)
   end
@@ -286,7 +297,7 @@ function Runner:run(request, ctx)
     ctx.progress(("queued, position %d"):format(position), 0, 0)
   end)
   if not ok then return nil, why end
-  local guard <close> = M.on_close(function() self.gate:leave() end)
+  local guard <close> = defer(function() self.gate:leave() end)
   local outcome = { run_id = sys.random_hex(8), queue_ms = loop.now_ms() - asked }
   outcome, why = execute(self, request, ctx, outcome)
   if not outcome then return nil, why end

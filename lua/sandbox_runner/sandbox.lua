@@ -5,6 +5,8 @@
 -- task of its own, which a cancelled run does not take with it.
 
 local core = require "sandbox_runner.core"
+local defer = require "sandbox_runner.defer"
+local fault = require "sandbox_runner.fault"
 
 local loop = core.loop
 local M = {}
@@ -20,7 +22,7 @@ local UNSURE = { timeout = true, unavailable = true, conflict = true }
 function M.new(engine, docker, name)
   local uid = engine:take_uid()
   if not uid then
-    return nil, { code = "unavailable", message = "Too many sandboxes at once; try again.", complete = true }
+    return fault.complete("unavailable", "Too many sandboxes at once; try again.")
   end
   engine.active = engine.active + 1
   return setmetatable({
@@ -28,6 +30,19 @@ function M.new(engine, docker, name)
     state = "new", -- new, unsure, created, started, over
     gone = loop.event(),
   }, Sandbox)
+end
+
+local function unwanted()
+  return fault.new("cancelled", "not wanted any more")
+end
+
+local function await_agent(self)
+  local ok, why = self.box:wait("ready", READY_MS)
+  if ok then return true end
+  why.at = "ready"
+  local words = self:words() -- such as "exec format error", for an image of another processor
+  if words ~= "" then why.message = ("%s (%s)"):format(why.message, words) end
+  return nil, why
 end
 
 --- The steps from nothing to an agent that waits for orders, up to the point
@@ -42,15 +57,17 @@ local function launch_steps(self, spec)
     return nil, why
   end
   self.state = "created"
-  if self.closed then return nil, { code = "cancelled", message = "not wanted any more" } end
+  if self.closed then return unwanted() end
   self.box, why = docker:attach(name, ATTACH_MS)
   if not self.box then return nil, why end
+  if self.closed then return unwanted() end
   self.state = "started" -- even when the call below fails: what it did is not known then
   ok, why = docker:start(name)
-  if ok then ok, why = self.box:wait("ready", READY_MS) end
-  if ok then return true end
-  why.at = "start"
-  return nil, why
+  if not ok then
+    why.at = "start"
+    return nil, why
+  end
+  return await_agent(self)
 end
 
 --- From nothing to an agent that waits for orders. Returns true | nil, err. The
@@ -62,9 +79,9 @@ function Sandbox:launch(spec)
   self.launched = loop.event()
   loop.spawn(function()
     -- In case the steps throw: nobody may wait for them for ever.
-    local _ <close> = setmetatable({}, { __close = function()
-      self.launched:set { err = { code = "internal", message = "the launch failed" } }
-    end })
+    local guard <close> = defer(function()
+      self.launched:set { err = select(2, fault.new("internal", "the launch failed")) }
+    end)
     local ok, why = launch_steps(self, spec)
     if self.closed and self.box then self.box:close() end
     self.launched:set(ok and { ok = true } or { err = why })
@@ -72,6 +89,11 @@ function Sandbox:launch(spec)
   local outcome = self.launched:wait()
   if outcome.ok then return true end
   return nil, outcome.err
+end
+
+--- What the runtime or the agent said outside the protocol, one visible line.
+function Sandbox:words()
+  return self.box and core.text.visible(core.text.repair(self.box:words())) or ""
 end
 
 --- The agent has reported: the container ends by itself.
@@ -109,7 +131,8 @@ local function remove(self)
     if ok or why.code == "not_found" and self.state ~= "unsure" then return true end
     loop.sleep(pause)
   end
-  return self.state == "unsure", why
+  -- Never made, as far as the engine knows; it may only be slow, so this took its time.
+  return self.state == "unsure" and why.code == "not_found", why
 end
 
 local function reap(self)
@@ -119,11 +142,12 @@ local function reap(self)
   local engine = self.engine
   if ok then
     engine.uids[self.uid] = nil
-  else -- its uid stays taken, and the next server's sweep tries again
-    engine.leaked[self.name] = true
-    engine.log(("sandbox %s could not be removed: %s"):format(self.name, why.message))
+  else -- its uid stays taken; see Engine:retry_leaked
+    engine.leaked[self.name] = self.uid
+    engine.log(("sandbox %s could not be removed (%s); this is tried again, or: docker rm -f %s")
+      :format(self.name, why.message, self.name), "warning")
   end
-  engine.active = engine.active - 1
+  engine:ended()
   self.gone:set()
 end
 

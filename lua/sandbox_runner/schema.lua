@@ -224,7 +224,8 @@ end
 
 local function to_integer(node, value)
   if type(value) == "number" then return math.tointeger(value) end
-  if node.lenient and type(value) == "string" and value:find("^%s*[+-]?%d+%.?0*%s*$") then
+  -- The length is bounded because the pattern takes quadratic time.
+  if node.lenient and type(value) == "string" and #value <= 32 and value:find("^%s*[+-]?%d+%.?0*%s*$") then
     return math.tointeger(tonumber(value))
   end
 end
@@ -408,6 +409,15 @@ function schema.to_json(node)
   out.description = node.doc
   out.default = node.default
   return out
+end
+
+--- text without the white space around it. In linear time, which the usual
+-- pattern "^%s*(.-)%s*$" is not: a client chooses these texts.
+function schema.trim(text)
+  local from = text:find("%S")
+  if not from then return "" end
+  local _, to = text:find("^.*%S")
+  return text:sub(from, to)
 end
 
 --- text with a full stop, unless it ends as a sentence already.

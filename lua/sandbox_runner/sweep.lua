@@ -31,14 +31,17 @@ function M.owner(state, log)
       owner.lock, why = sys.lock(("%s/%s.lock"):format(dir, owner.instance))
     end
   end
-  if not owner.lock then log("no lock file: " .. why.message) end
+  if not owner.lock then
+    log(("no lock file (%s): if this server is killed, what is left of it is removed only after its deadline")
+      :format(why.message), "warning")
+  end
   return owner
 end
 
---- Gives the name up; call when no sandbox of it can be left.
-function M.release(owner)
+--- Gives the name up. keep: leave the file, for a sandbox of it may be left.
+function M.release(owner, keep)
   if not owner.lock then return end
-  os.remove(("%s/%s.lock"):format(owner.dir, owner.instance))
+  if not keep then os.remove(("%s/%s.lock"):format(owner.dir, owner.instance)) end
   owner.lock:close()
   owner.lock = nil
 end
@@ -71,16 +74,19 @@ local function is_left_over(owner, container, now)
   return deadline ~= nil and now > deadline + FOREIGN_GRACE_SECONDS
 end
 
---- "2026-11-30T12:34:56..." as Unix seconds, or nil.
+--- RFC 3339, "2026-11-30T12:34:56.789+01:00", as Unix seconds, or nil.
 local function unix_time(text)
   local y, mo, d, h, mi, s = tostring(text or ""):match("^(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)")
   if not y then return nil end
   local utc = os.time { year = y, month = mo, day = d, hour = h, min = mi, sec = s, isdst = false }
-  return utc - (os.time(os.date("!*t", utc)) - utc) -- os.time reads local time
+  utc = utc - (os.time(os.date("!*t", utc)) - utc) -- os.time reads local time
+  local sign, hours, minutes = text:match("([+-])(%d%d):(%d%d)$") -- else "Z"
+  local offset = sign and (hours * 3600 + minutes * 60) * (sign == "-" and -1 or 1) or 0
+  return utc - offset
 end
 
 --- The engine's clock: a remote one may differ from ours.
-local function engine_now(docker)
+function M.engine_now(docker)
   local text = docker:info()
   local info = text and core.json.decode(text)
   return unix_time(type(info) == "table" and info.SystemTime) or core.loop.wall()
@@ -89,6 +95,7 @@ end
 --- Volumes of agents of other versions, unused and more than a day old. An
 -- older server that is still there fills its own again when it needs it.
 local function remove_old_agents(docker, keep, now)
+  if not keep then return end
   local text = docker:volumes()
   local answer = text and core.json.decode(text)
   local list = type(answer) == "table" and answer.Volumes
@@ -116,7 +123,7 @@ function M.run(docker, owner, keep)
   if type(containers) ~= "table" then
     return nil, { code = "protocol", message = "the engine's list of containers makes no sense" }
   end
-  local now, removed, in_use = engine_now(docker), 0, {}
+  local now, removed, in_use = M.engine_now(docker), 0, {}
   for _, container in ipairs(containers) do
     if is_left_over(owner, container, now) then
       local ok

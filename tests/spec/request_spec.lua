@@ -170,4 +170,15 @@ describe("request", function()
       assert.matches("code is empty", refused({ code = "" }, with "error('asked')"))
     end)
   end)
+
+  it("takes no longer for texts made to be slow", function()
+    local blanks = (" "):rep(50000)
+    local started = os.clock()
+    refused { language = "x" .. blanks .. "x" }
+    accepted { code = "x" .. (" "):rep(51000) .. "x" }
+    refused { code = "x" .. (" "):rep(4000000) .. "x" }
+    refused { timeout_seconds = ("0"):rep(50000) .. "x" }
+    refused { timeout_seconds = blanks .. "x" }
+    assert.is_true(os.clock() - started < 0.5)
+  end)
 end)

@@ -249,6 +249,17 @@ describe("a run that is lost", function()
     assert.equal(1, b.fake:count "events")
   end))
 
+  it("with SIGKILL is out of memory when the engine saw it and the agent did not", fake.task(function()
+    local b <close> = bench { agent = { { "exit", finish = "signal", code = 9 } }, events_text = '{"Action":"oom"}\n' }
+    local result = assert(b:run())
+    assert.equal("oom", result.reason)
+    b.fake:set { events_text = "" }
+    result = assert(b:run())
+    assert.equal("signal", result.reason)
+    assert.equal("SIGKILL", result.signal)
+    b:settled()
+  end))
+
   it("with an oom event is out of memory", fake.task(function()
     local b <close> = bench { agent = { { "out", "half" }, { "cut" } }, events_text = '{"Action":"oom"}\n' }
     local result = assert(b:run())
@@ -365,6 +376,18 @@ describe("the removal of a sandbox", function()
     end)
   end))
 
+  it("that failed is tried again later, and then frees the uid", fake.task(function()
+    local b <close> = bench { agent = stubborn, unkillable = true, remove = { status = 500, message = "device busy" } }
+    assert(b:run())
+    fake.eventually(function() return b.engine.active == 0 end, "the end of the removal", 30)
+    assert.is_not_nil(next(b.engine.leaked))
+    b.engine:retry_leaked()
+    assert.is_not_nil(next(b.engine.leaked))
+    b.fake:set { remove = false }
+    b.engine:retry_leaked()
+    b:settled()
+  end))
+
   it("that never succeeds keeps the uid and says so", fake.task(function()
     local b <close> = bench { agent = stubborn, unkillable = true, remove = { status = 500, message = "device busy" } }
     assert(b:run())
@@ -373,7 +396,7 @@ describe("the removal of a sandbox", function()
     assert.matches("^sandbox%-runner%-%x+%-r1$", name)
     assert.is_not_nil(next(b.engine.uids))
     assert.equal(3, b.fake:count "remove")
-    assert.matches(name .. " could not be removed: device busy", b.log[#b.log], 1, true)
+    assert.matches(name .. " could not be removed (device busy); this is tried again", b.log[#b.log], 1, true)
     assert.equal(0, b.runner.gate.inside)
   end))
 

@@ -140,6 +140,15 @@ describe("sweep", function()
     assert.same({ "old" }, removed)
   end))
 
+  it("reads the engine's clock in any time zone", fake.task(function()
+    for zone, shift in pairs { ["Z"] = 0, ["+02:00"] = 7200, ["-07:00"] = -25200, ["+05:30"] = 19800 } do
+      local clock = os.date("!%Y-%m-%dT%H:%M:%S.5", os.time() + shift) .. zone
+      local removed = swept({ container("over", STRANGER, os.time() - 60), container("not", STRANGER, os.time() + 60) },
+        nil, { clock = clock })
+      assert.equal("over", removed)
+    end
+  end))
+
   it("says what went wrong with the list", fake.task(function()
     local _, count, _, why = swept({}, nil, { list = { status = 500, message = "no list" } })
     assert.is_nil(count)

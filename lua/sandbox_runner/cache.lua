@@ -1,0 +1,74 @@
+--- Compiled programs, so that the same source again skips the compiler.
+--
+-- The key is everything that the outcome depends on, kept as it is: a digest
+-- could collide, and then somebody would get another's program.
+
+local core = require "sandbox_runner.core"
+local defer = require "sandbox_runner.defer"
+
+local loop = core.loop
+local M = {}
+local Cache = {}
+Cache.__index = Cache
+
+--- bytes: how much keys and programs may take together; 0 = keep nothing.
+function M.new(bytes)
+  return setmetatable({ limit = bytes, bytes = 0, entries = {}, clock = 0, pending = {} }, Cache)
+end
+
+local function size_of(key, value)
+  return #key + #value.artifact
+end
+
+local function oldest(self)
+  local found
+  for key, entry in pairs(self.entries) do
+    if not found or entry.used < self.entries[found].used then found = key end
+  end
+  return found
+end
+
+local function drop(self, key)
+  self.bytes = self.bytes - size_of(key, self.entries[key].value)
+  self.entries[key] = nil
+end
+
+local function keep(self, key, value)
+  local size = size_of(key, value)
+  if size > self.limit or self.entries[key] then return end
+  while self.bytes + size > self.limit do drop(self, oldest(self)) end
+  self.clock = self.clock + 1
+  self.entries[key] = { value = value, used = self.clock }
+  self.bytes = self.bytes + size
+end
+
+local function find(self, key)
+  local entry = self.entries[key]
+  if not entry then return nil end
+  self.clock = self.clock + 1
+  entry.used = self.clock
+  return entry.value
+end
+
+--- The value for key: kept, made by another task right now, or made by make().
+-- make returns a value | nil, err; a value with an `artifact` (string) is kept.
+-- Returns value | nil, err and whether it was there already.
+function Cache:get(key, make)
+  while true do
+    local value = find(self, key)
+    if value then return value, nil, true end
+    if not self.pending[key] then break end
+    self.pending[key]:wait() -- whatever becomes of it, look again
+  end
+  local done = loop.event()
+  self.pending[key] = done
+  local guard <close> = defer(function() -- cancelled or thrown, too
+    self.pending[key] = nil
+    done:set()
+  end)
+  local value, why = make()
+  if value and value.artifact then keep(self, key, value) end
+  return value, why, false
+end
+
+return M
