@@ -23,7 +23,8 @@ stds.sandbox_runner = {
       "open_files", "file_size", "code_bytes", "output_bytes", "concurrency", "queue"),
     compile = section(
       "timeout_seconds", "memory", "cpus", "pids", "scratch", "tmp", "shm", "files", "open_files",
-      "file_size", "artifact"),
+      "file_size", "artifact", "cache"),
+    pool = section("size", "max", "idle_seconds", "warm"),
     history = section("enabled", "file", "default_limit", "max_limit", "preview_characters", "max_rows"),
     engine = section("address", "runtime", "tls_dir", "allow_plain_tcp"),
     log = section("level"),

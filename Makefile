@@ -7,6 +7,11 @@ FLAVOUR ?= release
 PREFIX  ?= /usr/local
 CFLAGS  ?= -O2 -g
 
+# It is compiled in, and the program may be started from anywhere.
+ifneq ($(filter-out /%,$(firstword $(PREFIX))),)
+$(error PREFIX must be an absolute path, like $(CURDIR)/$(PREFIX); it is "$(PREFIX)")
+endif
+
 # The interpreter's own search path, for `require "sandbox_runner.core"` from stock lua5.4.
 LUA_LIBDIR   ?= $(PREFIX)/lib/lua/5.4
 LUA_SHAREDIR ?= $(PREFIX)/share/lua/5.4
@@ -51,22 +56,32 @@ base_cflags := -std=c11 -D_GNU_SOURCE $(warnings) -Isrc
 # One set of objects serves the program and the Lua module, hence -fPIC.
 core_cflags  = $(base_cflags) -fPIC $(package_cflags) $(CFLAGS) $(flavour_cflags)
 core_ldflags = -Wl,-z,relro,-z,now -Wl,--as-needed $(flavour_ldflags) $(LDFLAGS)
-# The agent runs in images that may hold no library at all, and without a sanitizer in any flavour:
-# it is what real sandboxes get.
+# The agent runs in images that may hold no library at all, hence without a sanitizer in any flavour.
 agent_cflags  = $(base_cflags) -fPIE -ffunction-sections -fdata-sections $(CFLAGS) \
                 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 agent_ldflags = -static-pie -Wl,-z,relro,-z,now -Wl,--gc-sections -s
+# A word of a shell command, whatever is in it.
+quoted = '$(subst ','\'',$(1))'
 # Where the program looks for its parts, and what it calls itself: only in files that ask for it.
-place_cflags  = -DSR_PREFIX='"$(PREFIX)"' -DSR_VERSION='"$(VERSION)"'
+place_cflags  = $(call quoted,-DSR_PREFIX="$(PREFIX)") $(call quoted,-DSR_VERSION="$(VERSION)")
 
 PROGRAM := $(BUILD)/sandbox-runner
 AGENT   := $(BUILD)/sandbox-agent
 MODULE  := $(BUILD)/sandbox_runner/core.so
 
+# In the asan flavour a second agent, which tests/c drives as an ordinary process. It needs the
+# sanitizers' libraries, so no sandbox could run it.
+ifeq ($(FLAVOUR),asan)
+TESTED_AGENT := $(BUILD)/sandbox-agent-asan
+else
+TESTED_AGENT := $(AGENT)
+endif
+
 core_objects := $(patsubst src/%.c,$(BUILD)/obj/%.o,\
                   $(filter-out src/main.c,$(wildcard src/*.c)) src/agent/wire.c)
 main_object  := $(BUILD)/obj/main.o
 agent_objects := $(patsubst src/agent/%.c,$(BUILD)/agent/%.o,$(wildcard src/agent/*.c))
+tested_agent_objects := $(patsubst src/agent/%.c,$(BUILD)/agent-asan/%.o,$(wildcard src/agent/*.c))
 placed_objects := $(patsubst src/%.c,$(BUILD)/obj/%.o,\
                     $(shell grep -lE 'SR_(PREFIX|VERSION)' src/*.c 2>/dev/null))
 
@@ -81,7 +96,7 @@ shell_files := .ci/run $(wildcard src/setup/*.sh tests/*.sh tests/*/*.sh)
 export SR_FLAVOUR := $(FLAVOUR)
 export SR_BUILD   := $(CURDIR)/$(BUILD)
 export SR_PROGRAM := $(CURDIR)/$(PROGRAM)
-export SR_AGENT   := $(CURDIR)/$(AGENT)
+export SR_AGENT   := $(CURDIR)/$(TESTED_AGENT)
 # The module is for an interpreter that knows no sanitizer, so it is always the release one.
 export SR_MODULE_DIR := $(CURDIR)/build
 export MCP_SDK_DIR := $(CURDIR)/build/node
@@ -114,26 +129,25 @@ engine:
 
 ## images: get the language images that are missing
 images: all
+	@$(setup)/engine.sh
 	@$(setup)/with-engine.sh $(PROGRAM) --get-images
 
 ## run: set up everything and show a session against the real server
-run: setup
+run: run-setup
 	@+$(again) all
-	@$(setup)/engine.sh
 	@+$(MAKE) --no-print-directory images
 	@$(setup)/with-engine.sh $(PROGRAM) --script tests/e2e/demo.lua
 
 ## test: all tests, with a set-up of their own; last line "N passed, N failed"
 test: sdk-setup
 	@+$(again) all tests sdk
-	@$(setup)/engine.sh
 	@+$(MAKE) --no-print-directory images
-	@$(setup)/with-engine.sh bash tests/run.sh c spec e2e sdk
+	@$(setup)/with-engine.sh bash tests/run.sh c spec setup e2e sdk
 
 ## test-unit: the tests that need no Docker
 test-unit: test-setup
 	@+$(again) all tests
-	@bash tests/run.sh c spec
+	@bash tests/run.sh c spec setup
 
 ## test-c, test-spec, test-e2e: one part alone
 test-c test-spec: test-setup
@@ -142,7 +156,6 @@ test-c test-spec: test-setup
 
 test-e2e: sdk-setup
 	@+$(again) all tests sdk
-	@$(setup)/engine.sh
 	@+$(MAKE) --no-print-directory images
 	@$(setup)/with-engine.sh bash tests/run.sh e2e sdk
 
@@ -151,21 +164,22 @@ asan:
 	@+$(MAKE) --no-print-directory FLAVOUR=asan test
 
 ## bench: the figures of the README, measured here
-bench: setup
+bench: run-setup
 	@+$(again) all
-	@$(setup)/engine.sh
 	@+$(MAKE) --no-print-directory images
 	@$(setup)/with-engine.sh $(PROGRAM) --script tests/bench/run.lua
 
-.PHONY: test-setup
+# Each asks once for all that it needs.
+.PHONY: run-setup test-setup sdk-setup
+run-setup:
+	@$(setup)/packages.sh --line build
 test-setup:
 	@$(setup)/packages.sh build test
-.PHONY: sdk-setup
-sdk-setup: test-setup
-	@$(setup)/packages.sh sdk
+sdk-setup:
+	@$(setup)/packages.sh --line build test sdk
 
 # What the tests need beyond `all`.
-tests: $(test_programs)
+tests: $(test_programs) $(TESTED_AGENT)
 sdk: build/node/.sdk-$(SDK_VERSION)
 ifeq ($(FLAVOUR),asan)
 tests: build/sandbox_runner/core.so
@@ -205,6 +219,10 @@ $(BUILD)/agent/%.o: src/agent/%.c $(BUILD)/.flags | $(BUILD)/.ready
 	@mkdir -p $(@D)
 	$(call quiet,cc  )$(CC) $(agent_cflags) -MMD -MP -c -o $@ $<
 
+$(BUILD)/agent-asan/%.o: src/agent/%.c $(BUILD)/.flags | $(BUILD)/.ready
+	@mkdir -p $(@D)
+	$(call quiet,cc  )$(CC) $(base_cflags) -fPIE $(CFLAGS) $(flavour_cflags) -MMD -MP -c -o $@ $<
+
 $(BUILD)/tests/%.o: tests/c/%.c $(BUILD)/.flags | $(BUILD)/.ready
 	@mkdir -p $(@D)
 	$(call quiet,cc  )$(CC) $(core_cflags) -Itests/c -MMD -MP -c -o $@ $<
@@ -214,6 +232,9 @@ $(PROGRAM): $(main_object) $(core_objects)
 
 $(AGENT): $(agent_objects)
 	$(call quiet,link)$(CC) $(agent_ldflags) -o $@ $^
+
+$(BUILD)/sandbox-agent-asan: $(tested_agent_objects)
+	$(call quiet,link)$(CC) -pie $(flavour_ldflags) -o $@ $^
 
 # Not linked with a Lua library: the interpreter that loads it brings its own, and two copies in one
 # process would not agree on each other's states.
@@ -238,30 +259,40 @@ build/node/.sdk-$(SDK_VERSION):
 	  echo "npm could not install @modelcontextprotocol/client: the sdk tests will fail" >&2
 
 .SECONDARY:
--include $(wildcard $(BUILD)/obj/*.d $(BUILD)/obj/agent/*.d $(BUILD)/agent/*.d $(BUILD)/tests/*.d)
+-include $(wildcard $(BUILD)/obj/*.d $(BUILD)/obj/agent/*.d $(BUILD)/agent/*.d \
+  $(BUILD)/agent-asan/*.d $(BUILD)/tests/*.d)
 
 # --- checks ---
 
 ## lint: luacheck, cppcheck, clang-tidy, the layer rule, shellcheck
 lint:
-	@$(setup)/packages.sh build lint
+	@$(setup)/packages.sh build lint || echo "lint: going on with the tools that are here"
 	@+$(MAKE) --no-print-directory -k lint-lua lint-c lint-tidy lint-layers lint-shell
 
+# A check whose tool is not here is said to be skipped; with CI=true it fails.
+tool_or_skip = command -v $(1) >/dev/null 2>&1 || { \
+  if [ "$(CI)" = true ]; then echo "lint $(@:lint-%=%): failed ($(1) is not here)"; exit 1; fi; \
+  echo "lint $(@:lint-%=%): skipped ($(1) is not here)"; exit 0; };
 verdict = && echo "lint $(@:lint-%=%): ok" || { echo "lint $(@:lint-%=%): failed"; exit 1; }
 
 lint-lua:
-	@luacheck -q --no-color . $(verdict)
+	@$(call tool_or_skip,luacheck) luacheck -q --no-color . $(verdict)
 lint-c:
-	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+	@$(call tool_or_skip,cppcheck) cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
 	  --suppress=missingIncludeSystem --suppress=varFuncNullUB \
 	  --error-exitcode=1 -D_GNU_SOURCE -D__linux__ -Isrc src $(verdict)
+# What it says on stderr counts, but for its tally of warnings in other people's headers.
+lint-tidy: SHELL := bash
+lint-tidy: .SHELLFLAGS := -o pipefail -c
 lint-tidy:
-	@printf '%s\n' src/*.c src/agent/*.c | xargs -P $(shell nproc) -I{} clang-tidy --quiet {} -- \
-	  -std=c11 -D_GNU_SOURCE -Isrc $(package_cflags) $(place_cflags) 2>/dev/null $(verdict)
+	@$(call tool_or_skip,clang-tidy) printf '%s\n' src/*.c src/agent/*.c | \
+	  xargs -P $(shell nproc) -I{} clang-tidy --quiet {} -- -std=c11 -D_GNU_SOURCE -Isrc \
+	    $(package_cflags) $(place_cflags) 2>&1 | \
+	  sed -E '/^[0-9]+ warnings? generated\.$$/d' $(verdict)
 lint-layers:
 	@bash tests/layers.sh $(verdict)
 lint-shell:
-	@shellcheck $(shell_files) $(verdict)
+	@$(call tool_or_skip,shellcheck) shellcheck $(shell_files) $(verdict)
 
 # --- installing ---
 
@@ -269,28 +300,42 @@ share := $(DESTDIR)$(PREFIX)/share/sandbox-runner
 
 ## install: into PREFIX (default /usr/local), below DESTDIR
 install: all
-	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/sandbox-runner
-	install -D -m 755 $(AGENT) $(DESTDIR)$(PREFIX)/lib/sandbox-runner/sandbox-agent
-	install -D -m 644 $(MODULE) $(DESTDIR)$(LUA_LIBDIR)/sandbox_runner/core.so
-	@mkdir -p $(share)
-	@if [ -e $(share)/init.lua ] && ! cmp -s init.lua $(share)/init.lua; then \
-	  install -m 644 init.lua $(share)/init.lua.new; \
-	  echo "$(share)/init.lua was edited and stays; the new one is beside it as init.lua.new"; \
+	@install -D -m 755 $(PROGRAM) $(call quoted,$(DESTDIR)$(PREFIX)/bin/sandbox-runner)
+	@install -D -m 755 $(AGENT) $(call quoted,$(DESTDIR)$(PREFIX)/lib/sandbox-runner/sandbox-agent)
+	@install -D -m 644 $(MODULE) $(call quoted,$(DESTDIR)$(LUA_LIBDIR)/sandbox_runner/core.so)
+	@mkdir -p $(call quoted,$(share)) $(call quoted,$(DESTDIR)$(LUA_SHAREDIR))
+	@share=$(call quoted,$(share)); \
+	if [ -e "$$share/init.lua" ] && ! cmp -s init.lua "$$share/init.lua"; then \
+	  install -m 644 init.lua "$$share/init.lua.new"; \
+	  echo "$$share/init.lua differs from the new one and stays; that is beside it as init.lua.new"; \
 	else \
-	  install -m 644 init.lua $(share)/init.lua; \
+	  install -m 644 init.lua "$$share/init.lua"; \
 	fi
-	for f in $(lua_files); do install -D -m 644 $$f $(share)/$$f || exit 1; done
-	install -D -m 755 -t $(share)/setup src/setup/*.sh
-	mkdir -p $(DESTDIR)$(LUA_SHAREDIR)
-	ln -sfn $(PREFIX)/share/sandbox-runner/lua/sandbox_runner $(DESTDIR)$(LUA_SHAREDIR)/sandbox_runner
+	@for f in $(lua_files); do install -D -m 644 "$$f" $(call quoted,$(share))/"$$f" || exit 1; done
+	@install -D -m 755 -t $(call quoted,$(share)/setup) src/setup/*.sh
+	@ln -sfn $(call quoted,$(PREFIX)/share/sandbox-runner/lua/sandbox_runner) \
+	  $(call quoted,$(DESTDIR)$(LUA_SHAREDIR)/sandbox_runner)
+	@printf '%s\n' $(call quoted,installed: $(DESTDIR)$(PREFIX)/bin/sandbox-runner) \
+	  $(call quoted,next: $(PREFIX)/bin/sandbox-runner --get-images; then add it to your MCP client (README, Set up your client))
 
+# Folders that are empty then go, too, but not those that every system has.
 ## uninstall: remove what install put there; an edited init.lua stays
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/sandbox-runner $(DESTDIR)$(LUA_SHAREDIR)/sandbox_runner
-	rm -rf $(DESTDIR)$(PREFIX)/lib/sandbox-runner $(DESTDIR)$(LUA_LIBDIR)/sandbox_runner
-	rm -rf $(share)/lua $(share)/setup $(share)/init.lua.new
-	@if cmp -s init.lua $(share)/init.lua; then rm -f $(share)/init.lua; fi
-	@rmdir $(share) 2>/dev/null || [ ! -e $(share) ] || echo "$(share)/init.lua was edited and stays"
+	@rm -f $(call quoted,$(DESTDIR)$(PREFIX)/bin/sandbox-runner) \
+	  $(call quoted,$(DESTDIR)$(LUA_SHAREDIR)/sandbox_runner)
+	@rm -rf $(call quoted,$(DESTDIR)$(PREFIX)/lib/sandbox-runner) \
+	  $(call quoted,$(DESTDIR)$(LUA_LIBDIR)/sandbox_runner)
+	@share=$(call quoted,$(share)); \
+	rm -rf "$$share/lua" "$$share/setup" "$$share/init.lua.new"; \
+	if cmp -s init.lua "$$share/init.lua"; then rm -f "$$share/init.lua"; fi; \
+	rmdir "$$share" 2>/dev/null || [ ! -e "$$share" ] || echo "$$share/init.lua was edited and stays"
+	@prefix=$(call quoted,$(DESTDIR)$(PREFIX)); \
+	for dir in $(call quoted,$(DESTDIR)$(LUA_LIBDIR)) $(call quoted,$(DESTDIR)$(LUA_SHAREDIR)); do \
+	  rmdir "$$dir" "$$(dirname "$$dir")" 2>/dev/null; \
+	done; \
+	case $$prefix in /usr|/usr/local|/opt) ;; \
+	  *) rmdir "$$prefix/bin" "$$prefix/lib" "$$prefix/share" "$$prefix" 2>/dev/null ;; \
+	esac; true
 
 ## clean: remove build/
 clean:

@@ -73,6 +73,24 @@ compile.file_size = "512m"
 -- the server's memory meanwhile.
 compile.artifact = "32m"
 
+-- Memory for compiled programs: the same source again skips the compiler (0 to
+-- 16g; 0 = none).
+compile.cache = "64m"
+
+-- Sandboxes started ahead
+-- Each is used once and thrown away, like any other; a run just does not have to
+-- wait for its start. A waiting one costs about 10 MB of memory and no CPU.
+
+-- How many per language and stage (0 to 64); 0 = none, every run starts its own.
+pool.size = 1
+-- How many while many runs come at once (size to 256).
+pool.max = 4
+-- After so many seconds without a run it is `size` again (1 to 86400).
+pool.idle_seconds = 300
+-- When: "first-use" (after the first run of a language) or "start" (with the
+-- server, right after its first answer).
+pool.warm = "first-use"
+
 -- The record of runs
 
 -- Keep a record at all.

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEEP_MAX 65536u /* bytes that an empty buffer holds on to */
+
 char *sr_buf_reserve(struct sr_buf *b, size_t n)
 {
     if (b->failed || n > SIZE_MAX / 2 - b->len)
@@ -77,6 +79,11 @@ void sr_buf_consume(struct sr_buf *b, size_t n)
     if (n < b->len)
         memmove(b->data, b->data + n, b->len - n);
     b->len -= n;
+    if (b->len == 0 && b->cap > KEEP_MAX) {
+        free(b->data);
+        b->data = NULL;
+        b->cap = 0;
+    }
 }
 
 void sr_buf_clear(struct sr_buf *b)

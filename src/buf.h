@@ -11,12 +11,13 @@
 #include <stdint.h>
 
 struct sr_buf {
-    char *data; /* not NUL-terminated; NULL while empty and never grown */
+    char *data; /* not NUL-terminated; may be NULL while empty */
     size_t len;
     size_t cap;
     bool failed; /* an allocation failed: the content is incomplete */
 };
 
+/* Append n bytes, a C string, one byte, formatted text (no NUL is added). */
 void sr_buf_append(struct sr_buf *b, const void *data, size_t n);
 void sr_buf_puts(struct sr_buf *b, const char *text);
 void sr_buf_putc(struct sr_buf *b, char c);
@@ -26,9 +27,11 @@ void sr_buf_printf(struct sr_buf *b, const char *fmt, ...) __attribute__((format
  * The caller adds what it wrote to b->len. */
 char *sr_buf_reserve(struct sr_buf *b, size_t n);
 
-/* Removes the first n bytes (n <= len). */
+/* Removes the first n bytes (n <= len). A large buffer that gets empty gives its
+ * memory back. */
 void sr_buf_consume(struct sr_buf *b, size_t n);
 
+/* Whether all that was appended is there. */
 static inline bool sr_buf_ok(const struct sr_buf *b)
 {
     return !b->failed;

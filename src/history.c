@@ -5,40 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "history_file.h"
+#include "history_schema.h"
 
-#define SCHEMA_VERSION 1 /* PRAGMA user_version; the Python server left it 0 */
-#define OPEN_WAIT_MS 2000
-#define WAIT_MS 250
+#define OPEN_WAIT_MS 500 /* for locks, in all: who serves must not be held up longer */
+#define WAIT_MS 250      /* the same for one call later */
 #define RETRY_MS 20
 #define CHECK_MAX (16 << 20)   /* bytes; larger files are not checked at open */
 #define RECENT_BYTES (32 << 20)
-
-#define BASE_COLUMNS 9
-/* What the Python server made, then what came later, in the order of enum col. */
-static const struct {
-    const char *name, *type;
-} columns[] = {
-    {"id", "INTEGER PRIMARY KEY AUTOINCREMENT"},
-    {"timestamp", "REAL NOT NULL"},
-    {"language", "TEXT NOT NULL"},
-    {"code_snippet", "TEXT NOT NULL"},
-    {"status", "TEXT NOT NULL"},
-    {"exit_code", "INTEGER"},
-    {"duration_ms", "REAL NOT NULL"},
-    {"stdout_size", "INTEGER NOT NULL DEFAULT 0"},
-    {"stderr_size", "INTEGER NOT NULL DEFAULT 0"},
-    {"run_id", "TEXT"},
-    {"reason", "TEXT"},
-    {"signal", "TEXT"},
-    {"cpu_ms", "REAL"},
-    {"peak_memory_bytes", "INTEGER"},
-    {"truncated", "INTEGER"},
-    {"image", "TEXT"},
-    {"timeout_seconds", "REAL"},
-};
-#define N_COLUMNS (sizeof columns / sizeof columns[0])
 
 enum col {
     COL_ID, COL_TIMESTAMP, COL_LANGUAGE, COL_CODE, COL_STATUS, COL_EXIT, COL_DURATION, COL_STDOUT,
@@ -65,82 +41,32 @@ static const char *const statements[N_STATEMENTS] = {
 struct sr_history {
     sqlite3 *db;
     sqlite3_stmt *stmt[N_STATEMENTS];
+    int64_t give_up_ms; /* when the call that goes on stops waiting for locks */
 };
 
-/* What a look at the file before any write finds. */
-struct schema {
-    int64_t version;
-    bool has_runs;           /* there is a table of that name */
-    bool others;             /* there are other tables, views ... */
-    bool has[N_COLUMNS];
-    bool id_is_key;
-};
-
-static enum sr_code code_of(int rc)
+static int64_t now_ms(void)
 {
-    if (rc == SQLITE_IOERR_NOMEM)
-        return SR_NO_MEMORY;
-    switch (rc & 0xFF) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-    case SQLITE_FULL:
-    case SQLITE_IOERR:
-    case SQLITE_CANTOPEN:
-    case SQLITE_PROTOCOL: /* a WAL lock race that did not settle */
-        return SR_UNAVAILABLE;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        return SR_CORRUPT;
-    case SQLITE_PERM:
-    case SQLITE_READONLY:
-    case SQLITE_AUTH:
-        return SR_DENIED;
-    case SQLITE_NOMEM:
-        return SR_NO_MEMORY;
-    case SQLITE_CONSTRAINT:
-    case SQLITE_MISMATCH:
-    case SQLITE_TOOBIG:
-    case SQLITE_RANGE:
-        return SR_INVALID;
-    default:
-        return SR_INTERNAL;
-    }
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-static int fail(struct sr_history *h, int rc, const char *doing, struct sr_err *err)
+static void may_wait(struct sr_history *h, int ms)
 {
-    const char *why = sqlite3_errmsg(h->db);
-
-    if ((rc & 0xFF) == SQLITE_BUSY)
-        why = "locked by another process";
-    if ((rc & 0xFF) == SQLITE_NOMEM)
-        why = "out of memory";
-    return sr_err_set(err, code_of(rc), "history: cannot %s: %s", doing, why);
+    h->give_up_ms = now_ms() + ms;
 }
 
-static int exec(struct sr_history *h, const char *sql, const char *doing, struct sr_err *err)
+/* SQLite's own busy timeout counts anew for each lock; this one is for the call. */
+static int on_busy(void *ud, int count)
 {
-    int rc = sqlite3_exec(h->db, sql, NULL, NULL, NULL);
+    const struct sr_history *h = ud;
 
-    return rc == SQLITE_OK ? 0 : fail(h, rc, doing, err);
-}
-
-/* First column of the first row; 0 when there is none. */
-static int query_int(struct sr_history *h, const char *sql, int64_t *value, struct sr_err *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    int rc = sqlite3_prepare_v2(h->db, sql, -1, &stmt, NULL);
-
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(stmt);
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
-        fail(h, rc, "read the file", err);
-        sqlite3_finalize(stmt);
-        return -1;
-    }
-    *value = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
-    sqlite3_finalize(stmt);
-    return 0;
+    (void)count;
+    if (now_ms() + RETRY_MS > h->give_up_ms)
+        return 0;
+    sqlite3_sleep(RETRY_MS);
+    return 1;
 }
 
 static int connect_db(struct sr_history *h, const char *path, struct sr_err *err)
@@ -151,8 +77,8 @@ static int connect_db(struct sr_history *h, const char *path, struct sr_err *err
     if (!h->db)
         return sr_err_set(err, SR_NO_MEMORY, "history: out of memory");
     if (rc != SQLITE_OK)
-        return fail(h, rc, "open the file", err);
-    sqlite3_busy_timeout(h->db, OPEN_WAIT_MS);
+        return sr_history_fail(h->db, rc, "open the file", err);
+    sqlite3_busy_handler(h->db, on_busy, h);
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
@@ -160,65 +86,6 @@ static int connect_db(struct sr_history *h, const char *path, struct sr_err *err
     sqlite3_limit(h->db, SQLITE_LIMIT_ATTACHED, 0);
     if (sqlite3_db_readonly(h->db, "main") == 1)
         return sr_err_set(err, SR_DENIED, "history: the file is not writable");
-    return 0;
-}
-
-static int read_columns(struct sr_history *h, struct schema *s, struct sr_err *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    int rc = sqlite3_prepare_v2(h->db, "SELECT name, pk FROM pragma_table_info('runs')", -1, &stmt,
-                                NULL);
-
-    while (rc == SQLITE_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-        const char *name = (const char *)sqlite3_column_text(stmt, 0);
-
-        for (size_t i = 0; name && i < N_COLUMNS; i++)
-            s->has[i] = s->has[i] || sqlite3_stricmp(name, columns[i].name) == 0;
-        if (name && sqlite3_stricmp(name, "id") == 0)
-            s->id_is_key = sqlite3_column_int(stmt, 1) == 1;
-        rc = SQLITE_OK;
-    }
-    if (rc != SQLITE_DONE)
-        fail(h, rc, "read the file", err);
-    sqlite3_finalize(stmt);
-    return rc == SQLITE_DONE ? 0 : -1;
-}
-
-static int read_schema(struct sr_history *h, struct schema *s, struct sr_err *err)
-{
-    int64_t tables, all;
-
-    *s = (struct schema){0};
-    if (query_int(h, "PRAGMA user_version", &s->version, err) < 0 ||
-        query_int(h, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'"
-                  " AND lower(name) = 'runs'", &tables, err) < 0 ||
-        query_int(h, "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'", &all,
-                  err) < 0)
-        return -1;
-    s->has_runs = tables > 0;
-    s->others = all > tables;
-    return read_columns(h, s, err);
-}
-
-/* Decides, before anything is written, whether the file is ours to extend. */
-static int check_schema(const struct schema *s, struct sr_err *err)
-{
-    size_t need = s->version >= SCHEMA_VERSION ? N_COLUMNS : BASE_COLUMNS;
-
-    if (!s->has_runs && s->others)
-        return sr_err_set(err, SR_INVALID, "history: the file is a database of another program");
-    if (s->version > SCHEMA_VERSION)
-        return sr_err_set(err, SR_INVALID,
-                          "history: written by a newer version (schema %lld, this one knows %d)",
-                          (long long)s->version, SCHEMA_VERSION);
-    if (!s->has_runs)
-        return 0;
-    for (size_t i = 0; i < need; i++)
-        if (!s->has[i])
-            return sr_err_set(err, SR_INVALID, "history: table runs has no column %s",
-                              columns[i].name);
-    if (!s->id_is_key)
-        return sr_err_set(err, SR_INVALID, "history: column id of table runs is not its key");
     return 0;
 }
 
@@ -230,8 +97,8 @@ static int check_pages(struct sr_history *h, struct sr_err *err)
     int64_t size;
     int rc;
 
-    if (query_int(h, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
-                  &size, err) < 0)
+    if (sr_history_query_int(h->db, "SELECT page_count * page_size"
+                             " FROM pragma_page_count, pragma_page_size", &size, err) < 0)
         return -1;
     if (size == 0 || size > CHECK_MAX)
         return 0;
@@ -239,7 +106,7 @@ static int check_pages(struct sr_history *h, struct sr_err *err)
     if (rc == SQLITE_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
         text = sqlite3_column_text(stmt, 0);
     if (rc != SQLITE_ROW)
-        fail(h, rc, "check the file", err);
+        sr_history_fail(h->db, rc, "check the file", err);
     else if (!text || strcmp((const char *)text, "ok") != 0)
         rc = sr_err_set(err, SR_CORRUPT, "history: the file is damaged: %s",
                         text ? (const char *)text : "unknown");
@@ -272,67 +139,17 @@ static int set_modes(struct sr_history *h, struct sr_err *err)
     /* SQLite gives up at once, without its busy handler, where two processes
      * switch the mode of one file against each other: so the waiting is here. */
     sqlite3_busy_timeout(h->db, 0);
-    rc = try_wal(h, &wal);
-    for (int left = OPEN_WAIT_MS; (rc & 0xFF) == SQLITE_BUSY && left > 0; left -= RETRY_MS) {
-        sqlite3_sleep(RETRY_MS);
+    do
         rc = try_wal(h, &wal);
-    }
-    sqlite3_busy_timeout(h->db, OPEN_WAIT_MS);
+    while ((rc & 0xFF) == SQLITE_BUSY && on_busy(h, 0));
+    sqlite3_busy_handler(h->db, on_busy, h);
     if (rc != SQLITE_ROW)
-        return fail(h, rc, "switch its journal", err);
-    if (exec(h, "PRAGMA secure_delete = ON; PRAGMA cell_size_check = ON", "set its modes", err) < 0)
+        return sr_history_fail(h->db, rc, "switch its journal", err);
+    if (sr_history_exec(h->db, "PRAGMA secure_delete = ON; PRAGMA cell_size_check = ON",
+                        "set its modes", err) < 0)
         return -1;
-    return exec(h, wal ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL",
-                "set its modes", err);
-}
-
-static int create_runs(struct sr_history *h, struct sr_err *err)
-{
-    char sql[1024];
-    size_t n = (size_t)snprintf(sql, sizeof sql, "CREATE TABLE runs (");
-
-    for (size_t i = 0; i < N_COLUMNS; i++)
-        n += (size_t)snprintf(sql + n, sizeof sql - n, "%s%s %s", i > 0 ? ", " : "",
-                              columns[i].name, columns[i].type);
-    snprintf(sql + n, sizeof sql - n, ")");
-    return exec(h, sql, "create its table", err);
-}
-
-/* Inside a write transaction: only one of several servers does the work. */
-static int migrate_locked(struct sr_history *h, struct sr_err *err)
-{
-    struct schema s;
-    char sql[128];
-
-    if (read_schema(h, &s, err) < 0 || check_schema(&s, err) < 0)
-        return -1;
-    if (!s.has_runs && create_runs(h, err) < 0)
-        return -1;
-    for (size_t i = BASE_COLUMNS; s.has_runs && i < N_COLUMNS; i++) {
-        if (s.has[i])
-            continue;
-        snprintf(sql, sizeof sql, "ALTER TABLE runs ADD COLUMN %s %s", columns[i].name,
-                 columns[i].type);
-        if (exec(h, sql, "extend its table", err) < 0)
-            return -1;
-    }
-    snprintf(sql, sizeof sql, "PRAGMA user_version = %d", SCHEMA_VERSION);
-    if (exec(h, sql, "set its version", err) < 0)
-        return -1;
-    return exec(h, "COMMIT", "extend its table", err);
-}
-
-static int migrate(struct sr_history *h, const struct schema *s, struct sr_err *err)
-{
-    if (s->has_runs && s->version == SCHEMA_VERSION)
-        return 0;
-    if (exec(h, "BEGIN IMMEDIATE", "extend its table", err) < 0)
-        return -1;
-    if (migrate_locked(h, err) < 0) {
-        sqlite3_exec(h->db, "ROLLBACK", NULL, NULL, NULL);
-        return -1;
-    }
-    return 0;
+    return sr_history_exec(h->db, wal ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL",
+                           "set its modes", err);
 }
 
 static int prepare_statements(struct sr_history *h, struct sr_err *err)
@@ -342,7 +159,7 @@ static int prepare_statements(struct sr_history *h, struct sr_err *err)
                                     &h->stmt[i], NULL);
 
         if (rc != SQLITE_OK)
-            return fail(h, rc, "prepare", err);
+            return sr_history_fail(h->db, rc, "prepare", err);
     }
     return 0;
 }
@@ -350,7 +167,7 @@ static int prepare_statements(struct sr_history *h, struct sr_err *err)
 int sr_history_open(struct sr_history **out, const char *path, struct sr_err *err)
 {
     char full[SR_HISTORY_PATH];
-    struct schema s;
+    bool current;
     struct sr_history *h;
 
     if (sr_history_file_resolve(path, full, err) < 0 || sr_history_file_create(full, err) < 0)
@@ -358,13 +175,14 @@ int sr_history_open(struct sr_history **out, const char *path, struct sr_err *er
     h = calloc(1, sizeof *h);
     if (!h)
         return sr_err_set(err, SR_NO_MEMORY, "history: out of memory");
-    if (connect_db(h, full, err) < 0 || read_schema(h, &s, err) < 0 ||
-        check_schema(&s, err) < 0 || check_pages(h, err) < 0)
+    may_wait(h, OPEN_WAIT_MS);
+    if (connect_db(h, full, err) < 0 || sr_history_schema_check(h->db, &current, err) < 0 ||
+        check_pages(h, err) < 0)
         goto fail;
     sr_history_file_narrow(full);
-    if (set_modes(h, err) < 0 || migrate(h, &s, err) < 0 || prepare_statements(h, err) < 0)
+    if (set_modes(h, err) < 0 || (!current && sr_history_schema_migrate(h->db, err) < 0) ||
+        prepare_statements(h, err) < 0)
         goto fail;
-    sqlite3_busy_timeout(h->db, WAIT_MS);
     *out = h;
     return 0;
 fail:
@@ -377,7 +195,8 @@ void sr_history_close(struct sr_history *h)
     if (!h)
         return;
     /* The last one to close empties the WAL anyway; this does it also while
-     * other servers keep the file open. */
+     * other servers keep the file open, when it can without waiting. */
+    sqlite3_busy_timeout(h->db, 0);
     if (h->stmt[N_STATEMENTS - 1])
         sqlite3_wal_checkpoint_v2(h->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     for (int i = 0; i < N_STATEMENTS; i++)
@@ -444,12 +263,13 @@ int sr_history_add(struct sr_history *h, const struct sr_history_row *row, int64
 
     if (!all_finite(row))
         return sr_err_set(err, SR_INVALID, "history: a number of the run is not finite");
+    may_wait(h, WAIT_MS);
     bind_row(stmt, row);
     rc = sqlite3_step(stmt);
     if (rc == SQLITE_DONE)
         *id = sqlite3_last_insert_rowid(h->db);
     else
-        fail(h, rc, "add a run", err);
+        sr_history_fail(h->db, rc, "add a run", err);
     sqlite3_reset(stmt);
     sqlite3_clear_bindings(stmt); /* they point into *row */
     return rc == SQLITE_DONE ? 0 : -1;
@@ -551,6 +371,7 @@ int sr_history_recent(struct sr_history *h, int64_t limit, struct sr_history_row
     rows.rows = calloc((size_t)limit + 1, sizeof *rows.rows);
     if (!rows.rows)
         return sr_err_set(err, SR_NO_MEMORY, "history: out of memory");
+    may_wait(h, WAIT_MS);
     sqlite3_bind_int64(stmt, 1, limit);
     while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && bytes < RECENT_BYTES) {
         if (read_row(stmt, &rows.rows[rows.n], &bytes) < 0) {
@@ -560,7 +381,7 @@ int sr_history_recent(struct sr_history *h, int64_t limit, struct sr_history_row
         rows.n++;
     }
     if (rc != SQLITE_DONE && rc != SQLITE_ROW) {
-        fail(h, rc, "read runs", err);
+        sr_history_fail(h->db, rc, "read runs", err);
         sr_history_rows_clear(&rows);
     }
     sqlite3_reset(stmt);
@@ -587,13 +408,14 @@ static int step_int(struct sr_history *h, int which, int64_t *value, struct sr_e
     if (rc == SQLITE_ROW)
         *value = sqlite3_column_int64(stmt, 0);
     else
-        fail(h, rc, "read runs", err);
+        sr_history_fail(h->db, rc, "read runs", err);
     sqlite3_reset(stmt);
     return rc == SQLITE_ROW ? 0 : -1;
 }
 
 int sr_history_count(struct sr_history *h, int64_t *count, struct sr_err *err)
 {
+    may_wait(h, WAIT_MS);
     return step_int(h, COUNT, count, err);
 }
 
@@ -606,6 +428,7 @@ int sr_history_prune(struct sr_history *h, int64_t max_rows, int64_t *deleted,
 
     if (max_rows < 0)
         return sr_err_set(err, SR_INVALID, "history: cannot keep fewer than 0 runs");
+    may_wait(h, WAIT_MS);
     if (step_int(h, SPAN, &span, err) < 0)
         return -1;
     if (span > max_rows) {
@@ -613,7 +436,7 @@ int sr_history_prune(struct sr_history *h, int64_t max_rows, int64_t *deleted,
         sqlite3_bind_int64(stmt, 2, SR_HISTORY_PRUNE_BATCH);
         rc = sqlite3_step(stmt);
         if (rc != SQLITE_DONE)
-            fail(h, rc, "delete old runs", err);
+            sr_history_fail(h->db, rc, "delete old runs", err);
         sqlite3_reset(stmt);
         if (rc != SQLITE_DONE)
             return -1;

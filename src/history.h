@@ -2,10 +2,10 @@
  *
  * Several servers may share the file (WAL). The file may come from the older
  * Python server: its table `runs` is extended in place, its rows stay. Calls
- * block, but not for long: about two seconds at open and a quarter second
- * later for a lock. History never knows about containers, Lua or sockets.
+ * block, but not for long: for locks half a second in all at open, a quarter
+ * second later, and not at all at close. History never knows about containers, Lua or sockets.
  *
- * Codes: SR_UNAVAILABLE locked, disk full, I/O; SR_CORRUPT damaged or no
+ * Codes: SR_UNAVAILABLE "locked", disk full, I/O; SR_CORRUPT damaged or no
  * database (the caller may sr_history_set_aside() it and open again);
  * SR_INVALID a healthy database that is not ours to write, or a bad row;
  * SR_DENIED permission. */
@@ -65,7 +65,8 @@ struct sr_history_rows {
  * no regular file, a symbolic link included. A wider mode is narrowed. */
 int sr_history_open(struct sr_history **out, const char *path, struct sr_err *err);
 
-/* Empties the WAL into the file and closes. Accepts NULL. */
+/* Empties the WAL into the file, unless somebody else is at it, and closes.
+ * Accepts NULL. */
 void sr_history_close(struct sr_history *h);
 
 /* Once this returned 0 the row survives a kill of the process. */
@@ -76,6 +77,8 @@ int sr_history_add(struct sr_history *h, const struct sr_history_row *row, int64
  * Fewer when their texts exceed 32 MiB. Free with sr_history_rows_clear(). */
 int sr_history_recent(struct sr_history *h, int64_t limit, struct sr_history_rows *out,
                       struct sr_err *err);
+
+/* Frees the rows and makes *rows empty. */
 void sr_history_rows_clear(struct sr_history_rows *rows);
 
 /* Reads the whole table: for commands, not for every run. */

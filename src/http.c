@@ -2,15 +2,16 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "json.h"
-
 #define CONNECT_TIMEOUT_MS 2000L
 #define HEAD_MAX 16384u  /* head of the answer to an upgrade */
 #define READ_SIZE 65536u
+#define READS_AT_ONCE 16
+#define LAME_WAIT_MS 20  /* without curl's own wait, its sockets are looked at this often */
 
 struct sr_http {
     struct sr_poller poller;
@@ -63,13 +64,17 @@ static bool grow_fds(struct sr_http *http, unsigned n)
 static int poller_wait(struct sr_poller *p, struct pollfd *fds, unsigned n, int timeout_ms)
 {
     struct sr_http *http = (struct sr_http *)p;
+    CURLMcode code = CURLM_OUT_OF_MEMORY;
 
-    if (!grow_fds(http, n))
-        return 0;
-    for (unsigned i = 0; i < n; i++)
-        http->fds[i] = (struct curl_waitfd){.fd = fds[i].fd, .events = to_curl(fds[i].events)};
-    curl_multi_poll(http->multi, http->fds, n, timeout_ms < 0 ? 1 << 30 : timeout_ms, NULL);
-    return poll(fds, n, 0);
+    if (grow_fds(http, n)) {
+        for (unsigned i = 0; i < n; i++)
+            http->fds[i] = (struct curl_waitfd){.fd = fds[i].fd, .events = to_curl(fds[i].events)};
+        code = curl_multi_poll(http->multi, http->fds, n, timeout_ms < 0 ? 1 << 30 : timeout_ms,
+                               NULL);
+    }
+    if (code == CURLM_OK)
+        return poll(fds, n, 0);
+    return poll(fds, n, timeout_ms < 0 || timeout_ms > LAME_WAIT_MS ? LAME_WAIT_MS : timeout_ms);
 }
 
 static void poller_perform(struct sr_poller *p)
@@ -120,54 +125,9 @@ void sr_http_close(struct sr_http *http)
 
 static char *join(const char *a, const char *b)
 {
-    size_t n = strlen(a), m = strlen(b);
-    char *s = malloc(n + m + 1);
+    char *s;
 
-    if (s) {
-        memcpy(s, a, n);
-        memcpy(s + n, b, m + 1);
-    }
-    return s;
-}
-
-int sr_target_parse(struct sr_target *t, const char *address, const char *tls_dir,
-                    struct sr_err *err)
-{
-    bool is_unix = !strncmp(address, "unix://", 7);
-
-    *t = (struct sr_target){0};
-    if (is_unix) {
-        if (address[7] != '/')
-            return sr_err_set(err, SR_INVALID, "engine address \"%s\": write unix:///path/of/socket",
-                              address);
-        t->unix_path = strdup(address + 7);
-        t->origin = strdup("http://localhost");
-    } else if (!strncmp(address, "tcp://", 6) && address[6]) {
-        t->origin = join(tls_dir ? "https://" : "http://", address + 6);
-        if (tls_dir) {
-            t->ca = join(tls_dir, "/ca.pem");
-            t->cert = join(tls_dir, "/cert.pem");
-            t->key = join(tls_dir, "/key.pem");
-        }
-    } else {
-        return sr_err_set(err, SR_INVALID,
-                          "engine address \"%s\": unix:///path or tcp://host:port is needed", address);
-    }
-    if (t->origin && !is_unix == !t->unix_path &&
-        (is_unix || !tls_dir || (t->ca && t->cert && t->key)))
-        return 0;
-    sr_target_clear(t);
-    return sr_err_set(err, SR_NO_MEMORY, "out of memory");
-}
-
-void sr_target_clear(struct sr_target *t)
-{
-    free(t->unix_path);
-    free(t->origin);
-    free(t->ca);
-    free(t->cert);
-    free(t->key);
-    *t = (struct sr_target){0};
+    return asprintf(&s, "%s%s", a, b) < 0 ? NULL : s;
 }
 
 static CURL *new_easy(const struct sr_target *t, const char *path, char *message)
@@ -180,6 +140,7 @@ static CURL *new_easy(const struct sr_target *t, const char *path, char *message
         curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, message);
         curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
         curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* never by way of http_proxy */
+        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1); /* 2 cannot upgrade */
         curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
         if (t->unix_path)
             curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, t->unix_path);
@@ -211,11 +172,19 @@ static void explain(CURL *easy, CURLcode code, const char *message, struct sr_er
         sr_err_set(err, SR_UNAVAILABLE, "%s", text);
 }
 
+/* Bytes came or went: the silence, if it counts, begins anew. */
+static void rearm(struct sr_call *call)
+{
+    if (call->idle_ms > 0)
+        sr_timer_add(call->http->loop, &call->idle, call->idle_ms);
+}
+
 static size_t on_body(char *data, size_t size, size_t count, void *ud)
 {
     struct sr_call *call = ud;
     size_t n = size * count;
 
+    rearm(call);
     if (call->answer.len + n > call->body_cap)
         return 0; /* ends the transfer with CURLE_WRITE_ERROR */
     sr_buf_append(&call->answer, data, n);
@@ -228,6 +197,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *ud)
     size_t n = size * count, len;
     static const char name[] = "api-version:";
 
+    rearm(call);
     if (n > 5 && !memcmp(data, "HTTP/", 5))
         call->head_ended = false;
     else if (n == 2 && data[0] == '\r')
@@ -246,9 +216,10 @@ static size_t on_header(char *data, size_t size, size_t count, void *ud)
 
 static size_t on_upload(char *dst, size_t size, size_t count, void *ud)
 {
-    const struct sr_call *call = ud;
+    struct sr_call *call = ud;
     ssize_t n = read(call->upload_fd, dst, size * count);
 
+    rearm(call);
     return n < 0 ? CURL_READFUNC_ABORT : (size_t)n;
 }
 
@@ -268,6 +239,7 @@ static void release_easy(struct sr_http *http, void **easy)
 static void end_transfer(struct sr_call *call)
 {
     release_easy(call->http, &call->easy);
+    sr_timer_remove(&call->idle);
     curl_slist_free_all(call->headers);
     call->headers = NULL;
 }
@@ -279,9 +251,11 @@ static void call_done(struct owner *o, CURLcode code)
     struct sr_err err = {.code = SR_OK};
 
     curl_easy_getinfo((CURL *)call->easy, CURLINFO_RESPONSE_CODE, &call->status);
-    if (code == CURLE_WRITE_ERROR)
-        sr_err_set(&err, sr_buf_ok(&call->answer) ? SR_TOO_LARGE : SR_NO_MEMORY,
-                   "the engine's answer is larger than %zu bytes", call->body_cap);
+    if (!sr_buf_ok(&call->answer))
+        sr_err_set(&err, SR_NO_MEMORY, "out of memory");
+    else if (code == CURLE_WRITE_ERROR)
+        sr_err_set(&err, SR_TOO_LARGE, "the engine's answer is larger than %zu bytes",
+                   call->body_cap);
     else if (code != CURLE_OK)
         explain(call->easy, code, co->message, &err);
     else if (!call->head_ended)
@@ -293,6 +267,17 @@ static void call_done(struct owner *o, CURLcode code)
 static void call_abort(struct sr_op *op)
 {
     end_transfer(sr_container_of(op, struct sr_call, op));
+}
+
+static void on_idle(struct sr_timer *t)
+{
+    struct sr_call *call = sr_container_of(t, struct sr_call, idle);
+    struct sr_err err;
+
+    end_transfer(call);
+    sr_err_set(&err, SR_TIMEOUT, "the engine was silent for %.0f seconds",
+               (double)call->idle_ms / 1000);
+    sr_op_finish(&call->op, &err);
 }
 
 static void set_body(CURL *easy, const struct sr_call *call)
@@ -348,6 +333,8 @@ int sr_call_start(struct sr_http *http, const struct sr_target *target, struct s
         end_transfer(call);
         return sr_err_set(err, SR_NO_MEMORY, "out of memory");
     }
+    call->idle.on_due = on_idle;
+    rearm(call);
     sr_op_start(http->loop, &call->op, timeout_ms, call_abort);
     return 0;
 }
@@ -356,21 +343,6 @@ void sr_call_clear(struct sr_call *call)
 {
     sr_op_drop(&call->op);
     sr_buf_clear(&call->answer);
-}
-
-enum sr_code sr_http_code(long status)
-{
-    if ((status >= 200 && status < 300) || status == 304)
-        return SR_OK;
-    switch (status) {
-    case 400: return SR_INVALID;
-    case 401:
-    case 403: return SR_DENIED;
-    case 404: return SR_NOT_FOUND;
-    case 409: return SR_CONFLICT;
-    case 503: return SR_UNAVAILABLE;
-    default: return SR_INTERNAL;
-    }
 }
 
 static void stream_fail(struct sr_stream *s, const struct sr_err *err)
@@ -383,19 +355,6 @@ static void stream_fail(struct sr_stream *s, const struct sr_err *err)
         s->on_bytes(s, NULL, 0, &copy);
     else
         sr_op_finish(&s->op, &copy);
-}
-
-/* The engine explains a refusal as {"message": "..."} (Engine API, ErrorResponse). */
-static void refuse(const struct sr_stream *s, const char *body, size_t n, struct sr_err *err)
-{
-    struct sr_json *root = NULL;
-    const char *text = NULL;
-
-    if (sr_json_parse(&root, body, n, NULL, NULL) == 0)
-        text = sr_json_get_string(root, "message");
-    sr_err_set(err, sr_http_code(s->status), "attach: %s (HTTP %ld)", text ? text : "refused",
-               s->status);
-    sr_json_free(root);
 }
 
 /* The status of "HTTP/1.x NNN ...", or -1. */
@@ -464,17 +423,18 @@ static void check_head(struct sr_stream *s, bool ended)
     }
     if (!end && ended)
         sr_err_set(&err, SR_PROTOCOL, s->head.len
-                   ? "attach: the engine's answer has no end of its head"
-                   : "attach: the engine closed the connection");
+                   ? "the engine's answer has no end of its head"
+                   : "the engine closed the connection");
     else if (end && s->status < 0)
-        sr_err_set(&err, SR_PROTOCOL, "attach: the engine's answer is no HTTP");
+        sr_err_set(&err, SR_PROTOCOL, "the engine's answer is no HTTP");
     else if (end && (ended || body_len >= announced_body(head, head_len)))
-        refuse(s, head + head_len, body_len, &err);
+        s->on_refused(s, head + head_len, body_len, &err);
     if (err.code != SR_OK)
         stream_fail(s, &err);
 }
 
-static void stream_read(struct sr_stream *s)
+/* Takes what has arrived; false when that is nothing, or the stream's end. */
+static bool stream_read(struct sr_stream *s)
 {
     static char chunk[READ_SIZE]; /* one thread, never kept across a call */
     struct sr_err err;
@@ -482,7 +442,7 @@ static void stream_read(struct sr_stream *s)
     CURLcode code = curl_easy_recv(s->easy, chunk, sizeof chunk, &n);
 
     if (code == CURLE_AGAIN)
-        return;
+        return false;
     if (code != CURLE_OK) {
         sr_err_set(&err, SR_UNAVAILABLE, "connection to the engine lost");
         stream_fail(s, &err);
@@ -495,6 +455,15 @@ static void stream_read(struct sr_stream *s)
         sr_buf_append(&s->head, chunk, n);
         check_head(s, n == 0);
     }
+    return n > 0 && s->easy;
+}
+
+/* More than once, as a TLS library may hold bytes that the socket no longer
+ * shows; not without end, as the loop has others to look after. */
+static void stream_read_all(struct sr_stream *s)
+{
+    for (int i = 0; i < READS_AT_ONCE && stream_read(s); i++)
+        ;
 }
 
 static void stream_ready(struct sr_watch *w, short revents)
@@ -504,27 +473,59 @@ static void stream_ready(struct sr_watch *w, short revents)
     if (revents & POLLOUT)
         sr_stream_flush(s);
     if (s->easy && (revents & (POLLIN | POLLHUP | POLLERR)))
-        stream_read(s);
+        stream_read_all(s);
+}
+
+/* After a write that failed: what the peer said before it left comes first, and
+ * may be the end already. Over TLS the read side need not show the failure. */
+static void on_broken(struct sr_timer *t)
+{
+    struct sr_stream *s = sr_container_of(t, struct sr_stream, broken);
+    struct sr_err err;
+
+    stream_read_all(s);
+    if (!s->easy)
+        return;
+    sr_err_set(&err, SR_UNAVAILABLE, "connection to the engine lost");
+    stream_fail(s, &err);
+}
+
+static CURLcode send_piece(struct sr_stream *s)
+{
+    while (s->piece_off < s->piece_len) {
+        size_t n = 0;
+        CURLcode code = curl_easy_send(s->easy, s->piece + s->piece_off,
+                                       s->piece_len - s->piece_off, &n);
+
+        if (code != CURLE_OK)
+            return code;
+        s->piece_off += n;
+    }
+    return CURLE_OK;
 }
 
 void sr_stream_flush(struct sr_stream *s)
 {
-    size_t n = 0, done = 0;
+    size_t taken = 0;
     CURLcode code = CURLE_OK;
 
-    while (s->easy && s->watch.link && done < s->out.len) {
-        code = curl_easy_send(s->easy, s->out.data + done, s->out.len - done, &n);
-        if (code != CURLE_OK)
-            break;
-        done += n;
+    if (!s->easy || !s->watch.link)
+        return;
+    while ((code = send_piece(s)) == CURLE_OK && taken < s->out.len) {
+        size_t left = s->out.len - taken;
+
+        s->piece_len = left < sizeof s->piece ? left : sizeof s->piece;
+        s->piece_off = 0;
+        memcpy(s->piece, s->out.data + taken, s->piece_len);
+        taken += s->piece_len;
     }
-    sr_buf_consume(&s->out, done);
-    s->watch.events = (short)(POLLIN | (s->out.len ? POLLOUT : 0));
-    /* A hard error shows itself again as the end of the read side, which is
-     * where it is reported: what the peer said before it left comes first. */
+    sr_buf_consume(&s->out, taken);
+    s->watch.events = (short)(POLLIN | (code == CURLE_AGAIN ? POLLOUT : 0));
     if (code != CURLE_OK && code != CURLE_AGAIN) {
         sr_buf_clear(&s->out);
-        s->watch.events = POLLIN;
+        s->piece_len = s->piece_off = 0;
+        s->broken.on_due = on_broken; /* not from here: the caller is no callback of the loop */
+        sr_timer_add(s->loop, &s->broken, 0);
     }
 }
 
@@ -582,9 +583,11 @@ int sr_stream_start(struct sr_http *http, const struct sr_target *target, struct
 void sr_stream_close(struct sr_stream *s)
 {
     sr_watch_remove(&s->watch);
+    sr_timer_remove(&s->broken);
     if (s->easy)
         release_easy(s->http, &s->easy);
     sr_buf_clear(&s->out);
     sr_buf_clear(&s->head);
+    s->piece_len = s->piece_off = 0;
     s->open = false;
 }

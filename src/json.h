@@ -16,7 +16,7 @@
 
 #define SR_JSON_DEPTH 64      /* default limit of nested arrays and objects */
 #define SR_JSON_DEPTH_MAX 512 /* largest limit that may be asked for */
-#define SR_JSON_VALUES_MAX 100000 /* a value costs the tree 64 bytes: a line of "0,0,..." is no bomb */
+#define SR_JSON_VALUES_MAX 100000 /* each costs the tree 64 bytes: a line of "0,0,..." is no bomb */
 #define SR_JSON_INT_MAX INT64_C(9007199254740991) /* 2^53 - 1: exact in a double */
 
 struct sr_json; /* one value of a tree; opaque */
@@ -77,6 +77,7 @@ bool sr_json_is_token(const char *text, size_t n);
  * backslash; invalid UTF-8 becomes U+FFFD. */
 void sr_json_put_string(struct sr_buf *b, const char *s, size_t n);
 void sr_json_put_integer(struct sr_buf *b, int64_t v);
+
 /* Shortest text that reads back as v; null when v is not finite. */
 void sr_json_put_number(struct sr_buf *b, double v);
 

@@ -51,14 +51,20 @@ struct sr_loop {
     unsigned fds_cap;
 };
 
+/* clear takes out all watches and timers and drops what is ready; the loop is
+ * then as after init. */
 void sr_loop_init(struct sr_loop *loop);
 void sr_loop_clear(struct sr_loop *loop);
 
 /* CLOCK_MONOTONIC in milliseconds: no deadline moves when the wall clock does. */
 int64_t sr_now_ms(void);
 
+/* Watches w->fd for w->events from the next turn on. The events may be changed
+ * while it is in the loop; one that is in already stays as it is. */
 void sr_watch_add(struct sr_loop *loop, struct sr_watch *w);
 void sr_watch_remove(struct sr_watch *w);
+
+/* Calls t->on_due once, delay_ms from now; one that is in already is moved. */
 void sr_timer_add(struct sr_loop *loop, struct sr_timer *t, int64_t delay_ms);
 void sr_timer_remove(struct sr_timer *t);
 

@@ -16,6 +16,9 @@
  * metatable "sr.error" gives it __tostring "code: message". Returns 2. */
 int sr_lua_push_err(lua_State *L, const struct sr_err *err);
 
+/* Registers that metatable. */
+void sr_lua_open_err(lua_State *L);
+
 /* Openers, one per Lua table of sandbox_runner.core; each returns its table. */
 int sr_lua_open_json(lua_State *L);
 int sr_lua_open_text(lua_State *L);

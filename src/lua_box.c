@@ -137,10 +137,11 @@ int sr_lua_docker_attach(lua_State *L)
     lua_pushvalue(L, 1);
     lua_setiuservalue(L, -2, 1);
     b->stream.on_bytes = on_bytes;
+    b->stream.on_refused = sr_docker_refused;
     b->w = (struct sr_lua_op){&b->stream.op, push_box};
     sr_buf_puts(&path, d->prefix);
     sr_buf_puts(&path, "/containers/");
-    sr_put_url(&path, id);
+    sr_docker_put_url(&path, id);
     sr_buf_puts(&path, "/attach?stream=1&stdin=1&stdout=1&stderr=1");
     sr_buf_putc(&path, '\0');
     if (!sr_buf_ok(&path))
@@ -233,7 +234,8 @@ static lua_Integer int_field(lua_State *L, const char *name, lua_Integer fallbac
 }
 
 /* start{argv={...}, env={"NAME=value", ...}, cwd=, uid=, wall_ms=, cpu_seconds=,
- * stdout_cap=, stderr_cap=, stdin=bool, want={paths}, want_max=bytes} -> true | nil, err. */
+ * stdout_cap=, stderr_cap=, stdin=bool, want={paths}, want_max=bytes, held=path} ->
+ * true | nil, err. With `held` the program waits for that script: put_file(), then go(). */
 static int box_start(lua_State *L)
 {
     struct box *b = check_box(L);
@@ -254,7 +256,32 @@ static int box_start(lua_State *L)
     order.stdin_pipe = lua_toboolean(L, -1);
     lua_getfield(L, 2, "cwd");
     order.cwd = luaL_optstring(L, -1, SR_SCRATCH);
+    lua_getfield(L, 2, "held");
+    order.held = luaL_optstring(L, -1, NULL);
     if (sr_session_start(&b->session, &order, &err) < 0)
+        return sr_lua_push_err(L, &err);
+    pump(b);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static uint32_t check_u32(lua_State *L, int arg)
+{
+    lua_Integer v = luaL_checkinteger(L, arg);
+
+    luaL_argcheck(L, v >= 0 && v <= UINT32_MAX, arg, "out of range");
+    return (uint32_t)v;
+}
+
+/* go(wall_ms, stdout_cap, stderr_cap) -> true | nil, err: the run of a held start begins.
+ * "invalid": nothing waits (any more). */
+static int box_go(lua_State *L)
+{
+    struct box *b = check_box(L);
+    uint32_t wall_ms = check_u32(L, 2), out_cap = check_u32(L, 3), err_cap = check_u32(L, 4);
+    struct sr_err err;
+
+    if (sr_session_go(&b->session, wall_ms, out_cap, err_cap, &err) < 0)
         return sr_lua_push_err(L, &err);
     pump(b);
     lua_pushboolean(L, 1);
@@ -283,9 +310,10 @@ static void set_integer(lua_State *L, const char *name, uint64_t v)
     lua_setfield(L, -2, name);
 }
 
-/* report() -> {finish="exit"|"signal"|"wall"|"killed", code=, oom=, wall_ms=,
+/* report() -> {finish="exit"|"signal"|"wall"|"killed", code=, oom=, held=, wall_ms=,
  * cpu_ms=, peak_bytes=, stdout_bytes=, stderr_bytes=} | nil, err: not done yet,
- * or the program could not be started (code "invalid", the agent's words). */
+ * or the program could not be started (code "invalid", the agent's words). held: it
+ * ended before the go() that may have been sent, nothing of its script has run. */
 static int box_report(lua_State *L)
 {
     static const char *const ends[] = {"exit", "signal", "wall", "killed"};
@@ -301,11 +329,13 @@ static int box_report(lua_State *L)
         err.code = SR_OK;
     if (err.code != SR_OK)
         return sr_lua_push_err(L, &err);
-    lua_createtable(L, 0, 9);
+    lua_createtable(L, 0, 10);
     lua_pushstring(L, ends[r->end]);
     lua_setfield(L, -2, "finish");
     lua_pushboolean(L, r->oom);
     lua_setfield(L, -2, "oom");
+    lua_pushboolean(L, r->held);
+    lua_setfield(L, -2, "held");
     set_integer(L, "code", r->code);
     set_number(L, "wall_ms", (lua_Number)r->wall_us / 1000);
     set_number(L, "cpu_ms", (lua_Number)r->cpu_us / 1000);
@@ -349,6 +379,20 @@ static int box_artifact(lua_State *L)
     return 2;
 }
 
+/* state() -> "opening" | "ready" | "held" | "running" | "done" | "broken" as in
+ * session.h, or "ended": the stream is over. */
+static int box_state(lua_State *L)
+{
+    static const char *const names[] = {
+        [SR_SESSION_OPENING] = "opening", [SR_SESSION_READY] = "ready",
+        [SR_SESSION_HELD] = "held",       [SR_SESSION_RUNNING] = "running",
+        [SR_SESSION_DONE] = "done",       [SR_SESSION_BROKEN] = "broken"};
+    const struct box *b = check_box(L);
+
+    lua_pushstring(L, b->ended ? "ended" : names[b->session.state]);
+    return 1;
+}
+
 /* words() -> what the runtime or the agent said outside the protocol. */
 static int box_words(lua_State *L)
 {
@@ -359,10 +403,10 @@ static int box_words(lua_State *L)
 void sr_lua_open_box(lua_State *L)
 {
     static const luaL_Reg methods[] = {
-        {"wait", box_wait_m},   {"put_file", box_put_file}, {"start", box_start},
-        {"kill", box_kill},     {"report", box_report},     {"output", box_output},
-        {"artifact", box_artifact}, {"words", box_words},   {"close", box_close},
-        {NULL, NULL}};
+        {"wait", box_wait_m},     {"put_file", box_put_file}, {"start", box_start},
+        {"go", box_go},           {"kill", box_kill},         {"report", box_report},
+        {"output", box_output},   {"artifact", box_artifact}, {"state", box_state},
+        {"words", box_words},     {"close", box_close},       {NULL, NULL}};
 
     luaL_newmetatable(L, WAIT_MT);
     lua_pushcfunction(L, wait_gc);

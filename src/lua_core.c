@@ -17,6 +17,7 @@ int luaopen_sandbox_runner_core(lua_State *L)
         {"stdio", sr_lua_open_stdio},   {"sys", sr_lua_open_sys},
         {NULL, NULL}};
 
+    sr_lua_open_err(L);
     lua_newtable(L);
     for (const luaL_Reg *p = parts; p->name; p++) {
         lua_pushcfunction(L, p->func);

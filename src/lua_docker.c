@@ -19,9 +19,11 @@
 #define ANSWER_MAX (8u << 20)
 #define SHORT_MS 5000   /* questions, kill, remove */
 #define LONG_MS 30000   /* create and start: slow on a busy machine */
+#define PULL_IDLE_MS 120000 /* silence of a registry that is taken for its end */
 
 struct call_ud {
     struct sr_lua_op w;
+    int (*push)(struct sr_lua_op *w, lua_State *L);
     struct sr_call call;
     struct sr_docker *docker;
     struct sr_buf path, body;
@@ -29,10 +31,8 @@ struct call_ud {
     bool started;
 };
 
-static int call_gc(lua_State *L)
+static void release(struct call_ud *u)
 {
-    struct call_ud *u = lua_touserdata(L, 1);
-
     if (u->started)
         sr_call_clear(&u->call);
     u->started = false;
@@ -41,6 +41,11 @@ static int call_gc(lua_State *L)
     if (u->fd > 0)
         close(u->fd);
     u->fd = 0;
+}
+
+static int call_gc(lua_State *L)
+{
+    release(lua_touserdata(L, 1));
     return 0;
 }
 
@@ -67,6 +72,7 @@ static struct call_ud *new_call(lua_State *L, const char *method)
     return u;
 }
 
+/* Starts the call on top of the stack: 0, or the number of results (nil, err). */
 static int start_call(lua_State *L, struct call_ud *u, int64_t timeout_ms)
 {
     struct sr_http *http;
@@ -89,6 +95,20 @@ static int start_call(lua_State *L, struct call_ud *u, int64_t timeout_ms)
     return 0;
 }
 
+static struct call_ud *call_of(struct sr_lua_op *w)
+{
+    return sr_container_of(w, struct call_ud, w);
+}
+
+/* The collector knows nothing of an answer's size, so it is not left to it. */
+static int push_and_release(struct sr_lua_op *w, lua_State *L)
+{
+    int n = call_of(w)->push(w, L);
+
+    release(call_of(w));
+    return n;
+}
+
 /* Starts the call on top of the stack and waits for it. */
 static int await_call(lua_State *L, struct call_ud *u, int64_t timeout_ms,
                       int (*push)(struct sr_lua_op *, lua_State *))
@@ -97,13 +117,9 @@ static int await_call(lua_State *L, struct call_ud *u, int64_t timeout_ms,
 
     if (n)
         return n;
-    u->w = (struct sr_lua_op){&u->call.op, push};
+    u->push = push;
+    u->w = (struct sr_lua_op){&u->call.op, push_and_release};
     return sr_await(L, &u->w);
-}
-
-static struct call_ud *call_of(struct sr_lua_op *w)
-{
-    return sr_container_of(w, struct call_ud, w);
 }
 
 static int push_true(struct sr_lua_op *w, lua_State *L)
@@ -111,6 +127,16 @@ static int push_true(struct sr_lua_op *w, lua_State *L)
     struct sr_err err;
 
     if (sr_docker_check(&call_of(w)->call, &err) < 0)
+        return sr_lua_push_err(L, &err);
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int push_waited(struct sr_lua_op *w, lua_State *L)
+{
+    struct sr_err err;
+
+    if (sr_docker_check_wait(&call_of(w)->call, &err) < 0)
         return sr_lua_push_err(L, &err);
     lua_pushboolean(L, 1);
     return 1;
@@ -156,12 +182,12 @@ static int get_text(lua_State *L, const char *before, const char *name, const ch
 
     sr_buf_puts(&u->path, before);
     if (name)
-        sr_put_url(&u->path, name);
+        sr_docker_put_url(&u->path, name);
     sr_buf_puts(&u->path, after);
     return await_call(L, u, SHORT_MS, push_text);
 }
 
-/* info() -> JSON text | nil, err. */
+/* info() -> JSON text about the engine | nil, err. */
 static int docker_info(lua_State *L)
 {
     return get_text(L, "/info", NULL, "");
@@ -173,19 +199,20 @@ static int docker_image(lua_State *L)
     return get_text(L, "/images/", luaL_checkstring(L, 2), "/json");
 }
 
-/* inspect(container) -> JSON text | nil, err. */
+/* inspect(container) -> JSON text | nil, err (not_found). */
 static int docker_inspect(lua_State *L)
 {
     return get_text(L, "/containers/", luaL_checkstring(L, 2), "/json");
 }
 
-/* list() -> JSON text: every container, running or not, that carries our label. */
+/* list() -> JSON text | nil, err: every container, running or not, that carries our label. */
 static int docker_list(lua_State *L)
 {
     return get_text(L, "/containers/json?all=1&filters=", "{\"label\":[\"" SR_LABEL "\"]}", "");
 }
 
-/* events(container, since, until) -> JSON lines of its oom and die events. */
+/* events(container, since, until) -> JSON lines of its oom and die events | nil, err.
+ * Times are Unix seconds; it does not return before `until`. */
 static int docker_events(lua_State *L)
 {
     const char *id = luaL_checkstring(L, 2);
@@ -195,9 +222,9 @@ static int docker_events(lua_State *L)
     snprintf(window, sizeof window, "/events?since=%.0f&until=%.0f&filters=",
              luaL_checknumber(L, 3), luaL_checknumber(L, 4));
     sr_buf_puts(&u->path, window);
-    sr_put_url(&u->path, "{\"event\":[\"oom\",\"die\"],\"container\":[\"");
-    sr_put_url(&u->path, id);
-    sr_put_url(&u->path, "\"]}");
+    sr_docker_put_url(&u->path, "{\"event\":[\"oom\",\"die\"],\"container\":[\"");
+    sr_docker_put_url(&u->path, id);
+    sr_docker_put_url(&u->path, "\"]}");
     return await_call(L, u, SHORT_MS, push_text);
 }
 
@@ -207,7 +234,7 @@ static int docker_volume(lua_State *L)
     return get_text(L, "/volumes/", luaL_checkstring(L, 2), "");
 }
 
-/* volumes() -> JSON text: every volume that carries our label. */
+/* volumes() -> JSON text | nil, err: every volume that carries our label. */
 static int docker_volumes(lua_State *L)
 {
     return get_text(L, "/volumes?filters=", "{\"label\":[\"" SR_LABEL "\"]}", "");
@@ -220,7 +247,7 @@ static int docker_remove_volume(lua_State *L)
     struct call_ud *u = new_call(L, "DELETE");
 
     sr_buf_puts(&u->path, "/volumes/");
-    sr_put_url(&u->path, name);
+    sr_docker_put_url(&u->path, name);
     return await_call(L, u, SHORT_MS, push_true);
 }
 
@@ -233,7 +260,7 @@ static int docker_create_volume(lua_State *L)
 
     sr_buf_puts(&u->path, "/volumes/create");
     sr_buf_puts(&u->body, "{\"Labels\":{\"" SR_LABEL "\":\"1\"},\"Name\":\"");
-    sr_put_url(&u->body, name);
+    sr_docker_put_url(&u->body, name);
     sr_buf_puts(&u->body, "\"}");
     return await_call(L, u, SHORT_MS, push_true);
 }
@@ -247,12 +274,13 @@ static int docker_create_filler(lua_State *L)
     struct call_ud *u = new_call(L, "POST");
 
     sr_buf_puts(&u->path, "/containers/create?name=");
-    sr_put_url(&u->path, name);
+    sr_docker_put_url(&u->path, name);
     sr_spec_write_filler(&u->body, image, volume, instance, (int64_t)luaL_checkinteger(L, 6));
     return await_call(L, u, LONG_MS, push_true);
 }
 
-/* put_archive(container, tar) -> true | nil, err. Unpacks into the agent's folder. */
+/* put_archive(container, tar) -> true | nil, err. Unpacks the bytes of a tar file
+ * into the agent's folder. */
 static int docker_put_archive(lua_State *L)
 {
     const char *id = luaL_checkstring(L, 2);
@@ -261,7 +289,7 @@ static int docker_put_archive(lua_State *L)
     struct call_ud *u = new_call(L, "PUT");
 
     sr_buf_puts(&u->path, "/containers/");
-    sr_put_url(&u->path, id);
+    sr_docker_put_url(&u->path, id);
     sr_buf_puts(&u->path, "/archive?path=" SR_AGENT_DIR);
     sr_buf_append(&u->body, tar, n);
     u->call.content_type = "application/x-tar";
@@ -352,40 +380,42 @@ static int docker_create(lua_State *L)
     spec.volumes = sr_lua_list_field(L, 3, "volumes");
     u = new_call(L, "POST");
     sr_buf_puts(&u->path, "/containers/create?name=");
-    sr_put_url(&u->path, name);
+    sr_docker_put_url(&u->path, name);
     if (sr_spec_write(&u->body, &spec, &err) < 0)
         return sr_lua_push_err(L, &err);
     return await_call(L, u, LONG_MS, push_true);
 }
 
-static int post(lua_State *L, const char *after, int64_t timeout_ms)
+static int post(lua_State *L, const char *after, int64_t timeout_ms,
+                int (*push)(struct sr_lua_op *, lua_State *))
 {
     const char *id = luaL_checkstring(L, 2);
     struct call_ud *u = new_call(L, "POST");
 
     sr_buf_puts(&u->path, "/containers/");
-    sr_put_url(&u->path, id);
+    sr_docker_put_url(&u->path, id);
     sr_buf_puts(&u->path, after);
-    return await_call(L, u, timeout_ms, push_true);
+    return await_call(L, u, timeout_ms, push);
 }
 
 /* start(container) -> true | nil, err. */
 static int docker_start(lua_State *L)
 {
-    return post(L, "/start", LONG_MS);
+    return post(L, "/start", LONG_MS, push_true);
 }
 
 /* kill(container) -> true | nil, err. Close the box first: an attach stream
  * that nobody reads wedges this call (moby issue 41827). */
 static int docker_kill(lua_State *L)
 {
-    return post(L, "/kill", SHORT_MS);
+    return post(L, "/kill", SHORT_MS, push_true);
 }
 
-/* wait_removed(container, timeout_ms) -> true | nil, err (not_found: gone already). */
+/* wait_removed(container, timeout_ms) -> true | nil, err (not_found: gone already;
+ * internal: the engine failed at removing it). */
 static int docker_wait_removed(lua_State *L)
 {
-    return post(L, "/wait?condition=removed", luaL_checkinteger(L, 3));
+    return post(L, "/wait?condition=removed", luaL_checkinteger(L, 3), push_waited);
 }
 
 /* remove(container) -> true | nil, err. By force, with its anonymous volumes. */
@@ -395,12 +425,12 @@ static int docker_remove(lua_State *L)
     struct call_ud *u = new_call(L, "DELETE");
 
     sr_buf_puts(&u->path, "/containers/");
-    sr_put_url(&u->path, id);
+    sr_docker_put_url(&u->path, id);
     sr_buf_puts(&u->path, "?force=1&v=1");
     return await_call(L, u, SHORT_MS, push_true);
 }
 
-/* set_cpus(container, nano_cpus) -> true | nil, err. */
+/* set_cpus(container, nano_cpus) -> true | nil, err. 10^9 = one CPU. */
 static int docker_set_cpus(lua_State *L)
 {
     const char *id = luaL_checkstring(L, 2);
@@ -408,14 +438,14 @@ static int docker_set_cpus(lua_State *L)
     struct call_ud *u = new_call(L, "POST");
 
     sr_buf_puts(&u->path, "/containers/");
-    sr_put_url(&u->path, id);
+    sr_docker_put_url(&u->path, id);
     sr_buf_puts(&u->path, "/update");
     sr_buf_printf(&u->body, "{\"NanoCpus\":%lld}", (long long)nano);
     return await_call(L, u, SHORT_MS, push_true);
 }
 
-/* import(repository, tag, path) -> text | nil, err. A tar of a root file system
- * becomes an image with our label. */
+/* import(repository, tag, path) -> text | nil, err, within ten minutes. The tar of a
+ * root file system at path becomes an image with our label. */
 static int docker_import(lua_State *L)
 {
     const char *repository = luaL_checkstring(L, 2), *tag = luaL_checkstring(L, 3);
@@ -431,15 +461,16 @@ static int docker_import(lua_State *L)
     u->call.upload_fd = u->fd;
     u->call.content_type = "application/x-tar";
     sr_buf_puts(&u->path, "/images/create?fromSrc=-&repo=");
-    sr_put_url(&u->path, repository);
+    sr_docker_put_url(&u->path, repository);
     sr_buf_puts(&u->path, "&tag=");
-    sr_put_url(&u->path, tag);
+    sr_docker_put_url(&u->path, tag);
     sr_buf_puts(&u->path, "&changes=");
-    sr_put_url(&u->path, "LABEL " SR_LABEL "=1");
+    sr_docker_put_url(&u->path, "LABEL " SR_LABEL "=1");
     return await_call(L, u, 600000, push_text);
 }
 
-/* pull(repository, tag) -> transfer | nil, err. Only starts: see the transfer. */
+/* pull(repository, tag) -> transfer | nil, err. Only starts: see the transfer, which
+ * fails with "timeout" after two minutes of silence. */
 static int docker_pull(lua_State *L)
 {
     const char *repository = luaL_checkstring(L, 2), *tag = luaL_checkstring(L, 3);
@@ -447,9 +478,10 @@ static int docker_pull(lua_State *L)
     int n;
 
     sr_buf_puts(&u->path, "/images/create?fromImage=");
-    sr_put_url(&u->path, repository);
+    sr_docker_put_url(&u->path, repository);
     sr_buf_puts(&u->path, "&tag=");
-    sr_put_url(&u->path, tag);
+    sr_docker_put_url(&u->path, tag);
+    u->call.idle_ms = PULL_IDLE_MS;
     n = start_call(L, u, -1);
     return n ? n : 1;
 }
@@ -464,7 +496,8 @@ static int transfer_read(lua_State *L)
     return 1;
 }
 
-/* transfer:finished() -> false | true | nil, err. */
+/* transfer:finished() -> false: under way | true | nil, err. True says that the answer
+ * is there: a failed pull tells so in its last line. */
 static int transfer_finished(lua_State *L)
 {
     struct call_ud *u = luaL_checkudata(L, 1, CALL_MT);

@@ -8,6 +8,7 @@
 
 #define SR_DOCKER_MT "sr.docker"
 
+/* The docker at this argument; throws when it is something else. */
 struct sr_docker *sr_lua_check_docker(lua_State *L, int arg);
 
 /* Field `name` of the table at index t: an array of strings (or nil) as a

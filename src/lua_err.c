@@ -17,17 +17,12 @@ static int error_tostring(lua_State *L)
     return 1;
 }
 
-/* Sets the metatable of the table on top, making it at first use. A run out of
- * memory may have left it half made, hence the look at __tostring. */
-static void set_error_mt(lua_State *L)
+void sr_lua_open_err(lua_State *L)
 {
     luaL_newmetatable(L, ERROR_MT);
-    if (lua_getfield(L, -1, "__tostring") == LUA_TNIL) {
-        lua_pushcfunction(L, error_tostring);
-        lua_setfield(L, -3, "__tostring");
-    }
+    lua_pushcfunction(L, error_tostring);
+    lua_setfield(L, -2, "__tostring");
     lua_pop(L, 1);
-    lua_setmetatable(L, -2);
 }
 
 int sr_lua_push_err(lua_State *L, const struct sr_err *err)
@@ -39,6 +34,6 @@ int sr_lua_push_err(lua_State *L, const struct sr_err *err)
     lua_setfield(L, -2, "code");
     lua_pushstring(L, err->msg);
     lua_setfield(L, -2, "message");
-    set_error_mt(L);
+    luaL_setmetatable(L, ERROR_MT);
     return 2;
 }

@@ -28,6 +28,9 @@ static const char *check_path(lua_State *L, int arg)
     return path;
 }
 
+/* open(path) -> history | nil, err (unavailable: locked, no room; corrupt; denied;
+ * invalid: not ours to write). Creates the file, not its folder. At most half a second
+ * goes on locks; see history.h. */
 static int history_open(lua_State *L)
 {
     const char *path = check_path(L, 1);
@@ -41,6 +44,8 @@ static int history_open(lua_State *L)
     return 1;
 }
 
+/* history:close(): empties the write-ahead log into the file. Twice is harmless; any
+ * other method throws afterwards. */
 static int history_close(lua_State *L)
 {
     struct history_ud *ud = luaL_checkudata(L, 1, HISTORY_MT);
@@ -109,6 +114,10 @@ static struct sr_history_int get_int(lua_State *L, const char *name)
     return v;
 }
 
+/* history:add(run) -> id | nil, err. Needed: timestamp (Unix seconds), duration_ms
+ * (numbers), language, code_snippet, status (strings). Optional: exit_code, stdout_size,
+ * stderr_size (bytes), run_id, reason, signal, cpu_ms, peak_memory_bytes, truncated
+ * (boolean), image, timeout_seconds. Throws on a field of another type. */
 static int history_add(lua_State *L)
 {
     struct sr_history_row row = {0};
@@ -203,6 +212,8 @@ static int rows_gc(lua_State *L)
     return 0;
 }
 
+/* history:recent(limit) -> array of runs, newest first, with `id` and the fields of
+ * add | nil, err. limit is clamped to 0..1000; what is unknown is absent. */
 static int history_recent(lua_State *L)
 {
     struct sr_history *db = check_history(L, 1);
@@ -223,6 +234,7 @@ static int history_recent(lua_State *L)
     return 1;
 }
 
+/* history:count() -> number of runs | nil, err. Reads the whole table. */
 static int history_count(lua_State *L)
 {
     struct sr_err err;
@@ -234,6 +246,8 @@ static int history_count(lua_State *L)
     return 1;
 }
 
+/* history:prune(max_rows) -> number of old runs deleted, at most 10000 at once |
+ * nil, err. */
 static int history_prune(lua_State *L)
 {
     struct sr_history *db = check_history(L, 1);
@@ -248,6 +262,7 @@ static int history_prune(lua_State *L)
     return 1;
 }
 
+/* set_aside(path) -> new path | nil, err: renames a damaged file and its companions. */
 static int history_set_aside(lua_State *L)
 {
     const char *path = check_path(L, 1);

@@ -119,6 +119,9 @@ static void check_decode_opts(lua_State *L, int arg, struct sr_json_opts *opts)
     lua_pop(L, 2);
 }
 
+/* decode(text [, {max_depth=1..512 (64), nul="replace"}]) -> value | nil, err (invalid).
+ * Null is json.null, arrays carry json.array_mt. A \u0000 in a string is refused, with
+ * err.nul, or with nul="replace" becomes U+FFFD and a second result true says so. */
 static int json_decode(lua_State *L)
 {
     size_t n;
@@ -367,6 +370,8 @@ static int out_gc(lua_State *L)
     return 0;
 }
 
+/* encode(value) -> text. Throws, with the place, on what JSON has no word for: functions,
+ * NaN, holes, keys that are no strings, cycles (more than 100 deep). Keys come sorted. */
 static int json_encode(lua_State *L)
 {
     struct place top = {0};
@@ -385,6 +390,7 @@ static int json_encode(lua_State *L)
     return 1;
 }
 
+/* array([t = {}]) -> t, which is an array from now on, even when it is empty. */
 static int json_array(lua_State *L)
 {
     if (lua_isnoneornil(L, 1)) {
@@ -397,6 +403,8 @@ static int json_array(lua_State *L)
     return 1;
 }
 
+/* raw_id(text) -> the token of the top-level member "id", as written | nil: none, or
+ * no scalar. text need not be sound otherwise. */
 static int json_raw_id(lua_State *L)
 {
     size_t n, len;
@@ -410,6 +418,7 @@ static int json_raw_id(lua_State *L)
     return 1;
 }
 
+/* raw(token) -> a value that encode writes as it is; throws unless token is one scalar. */
 static int json_raw(lua_State *L)
 {
     size_t n;

@@ -45,15 +45,13 @@ static void *new_op(lua_State *L, size_t size, int (*push)(struct sr_lua_op *, l
 
     memset(w, 0, size);
     w->w = (struct sr_lua_op){&w->op, push};
-    if (luaL_newmetatable(L, OP_MT)) {
-        lua_pushcfunction(L, op_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
+    luaL_setmetatable(L, OP_MT);
     return w;
 }
 
-/* spawn(fn, ...) -> task. The body starts in a later turn of the loop. */
+/* spawn(fn, ...) -> task. fn(...) starts in a later turn of the loop; what it
+ * returns is dropped, what it throws is logged (but for "cancelled").
+ * task:cancel([reason]) has its wait throw, once; task:done() -> boolean. */
 static int loop_spawn(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -78,7 +76,7 @@ static void sleep_abort(struct sr_op *op)
     sr_timer_remove(&sr_container_of(op, struct sleep_op, b.op)->timer);
 }
 
-/* sleep(ms) -> true. */
+/* sleep(ms) -> true, no earlier than ms (whole, >= 0) milliseconds from now. */
 static int loop_sleep(lua_State *L)
 {
     lua_Number ms = luaL_checknumber(L, 1);
@@ -171,6 +169,7 @@ static int event_set(lua_State *L)
     return 0;
 }
 
+/* event:is_set() -> boolean. */
 static int event_is_set(lua_State *L)
 {
     struct event *ev = luaL_checkudata(L, 1, EVENT_MT);
@@ -298,7 +297,7 @@ static int loop_run(lua_State *L)
     struct sr_task *task;
 
     luaL_checktype(L, 1, LUA_TFUNCTION);
-    if (sr_task_is_running(L))
+    if (vm->running)
         return luaL_error(L, "loop.run inside a task: the loop runs already (use loop.spawn)");
     task = sr_task_spawn(L, lua_gettop(L) - 1);
     while (!sr_task_done(task))
@@ -306,6 +305,7 @@ static int loop_run(lua_State *L)
     return 0;
 }
 
+/* now_ms() -> milliseconds (a float) of the monotonic clock. */
 static int loop_now_ms(lua_State *L)
 {
     struct timespec ts;
@@ -315,6 +315,7 @@ static int loop_now_ms(lua_State *L)
     return 1;
 }
 
+/* wall() -> Unix time in seconds (a float). */
 static int loop_wall(lua_State *L)
 {
     struct timespec ts;
@@ -334,6 +335,10 @@ int sr_lua_open_loop(lua_State *L)
         {"wait", event_wait}, {"set", event_set}, {"is_set", event_is_set}, {NULL, NULL}};
 
     sr_vm_open(L);
+    luaL_newmetatable(L, OP_MT);
+    lua_pushcfunction(L, op_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pop(L, 1);
     luaL_newmetatable(L, EVENT_MT);
     luaL_newlib(L, event_methods);
     lua_setfield(L, -2, "__index");

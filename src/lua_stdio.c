@@ -2,8 +2,8 @@
  *
  * Neither descriptor is made non-blocking: the flag would belong to whoever
  * shares the open file too. A read after POLLIN and a write of at most PIPE_BUF
- * bytes after POLLOUT do not block on pipes and terminals; sockets are written
- * with MSG_DONTWAIT. */
+ * bytes after POLLOUT do not block on a pipe, which is what clients use; sockets
+ * are written with MSG_DONTWAIT. A terminal or a file may hold a write up. */
 #include <errno.h>
 #include <lauxlib.h>
 #include <limits.h>
@@ -18,6 +18,7 @@
 #include "task.h"
 
 #define STDIO_KEY "sr.stdio"
+#define IO_OP_MT "sr.stdio.op"
 #define READ_SIZE 65536
 #define LINE_HEAD 4096u     /* of an over-long line: enough to find whom to answer */
 #define OUT_HIGH (8u << 20) /* bytes unread by the client: above, no new lines are taken */
@@ -27,26 +28,26 @@ struct stdio {
     struct sr_watch in, out;
     struct sr_buf lines;      /* read, not yet handed out */
     size_t scanned;           /* of lines: holds no newline up to here */
-    struct sr_buf pending;    /* to be written */
+    struct sr_buf pending;    /* to be written ... */
+    size_t written;           /* ... but for its start of this length, which is */
     size_t max_line;
     bool skipping;            /* inside an over-long line */
     bool eof, broken;         /* no more input; nobody reads the output */
     bool out_is_socket;
-    struct read_op *reader;
-    struct flush_op *flusher;
+    struct io_op *reader, *flusher;
 };
 
-struct read_op {
+/* A wait for a line or for the output to be gone. */
+struct io_op {
     struct sr_lua_op w;
     struct sr_op op;
     struct stdio *io;
 };
 
-struct flush_op {
-    struct sr_lua_op w;
-    struct sr_op op;
-    struct stdio *io;
-};
+static size_t unwritten(const struct stdio *io)
+{
+    return io->pending.len - io->written;
+}
 
 static void notify_reader(struct stdio *io)
 {
@@ -58,11 +59,13 @@ static void notify_reader(struct stdio *io)
 /* Watches stdin only while somebody waits for a line and the client reads. */
 static void update_watches(struct stdio *io)
 {
-    if (io->reader && !io->eof && io->pending.len < OUT_HIGH)
+    /* While the client does not read, its end is noticed, but no line is taken. */
+    io->in.events = unwritten(io) < OUT_HIGH ? POLLIN : 0;
+    if (io->reader && !io->eof)
         sr_watch_add(io->loop, &io->in);
     else
         sr_watch_remove(&io->in);
-    io->out.events = io->pending.len ? POLLOUT : 0;
+    io->out.events = unwritten(io) ? POLLOUT : 0;
     if (io->broken)
         sr_watch_remove(&io->out);
     else
@@ -73,45 +76,46 @@ static void break_out(struct stdio *io)
 {
     io->broken = io->eof = true;
     sr_buf_clear(&io->pending);
+    io->written = 0;
     notify_reader(io);
+}
+
+/* Writes a piece if that does not block; what write(2) says, EAGAIN if it would. */
+static ssize_t write_piece(const struct stdio *io)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    const char *at = io->pending.data + io->written;
+    size_t n = unwritten(io);
+
+    if (io->out_is_socket)
+        return send(STDOUT_FILENO, at, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (poll(&p, 1, 0) == 1 && (p.revents & (POLLOUT | POLLERR)))
+        return write(STDOUT_FILENO, at, n < PIPE_BUF ? n : PIPE_BUF);
+    errno = EAGAIN;
+    return -1;
 }
 
 static void drain_out(struct stdio *io)
 {
-    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    while (unwritten(io)) {
+        ssize_t done = write_piece(io);
 
-    while (io->pending.len && !io->broken) {
-        size_t n = io->pending.len;
-        ssize_t done;
-
-        if (io->out_is_socket) {
-            done = send(STDOUT_FILENO, io->pending.data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-        } else {
-            if (poll(&p, 1, 0) != 1 || !(p.revents & (POLLOUT | POLLERR)))
-                break;
-            done = write(STDOUT_FILENO, io->pending.data, n < PIPE_BUF ? n : PIPE_BUF);
-        }
         if (done < 0 && (errno == EAGAIN || errno == EINTR))
             break;
         if (done < 0)
             break_out(io);
         else
-            sr_buf_consume(&io->pending, (size_t)done);
+            io->written += (size_t)done;
     }
-    if (!io->pending.len && io->flusher) {
+    /* Moving what is left costs as much as it is long: only once for as many bytes written. */
+    if (io->written >= unwritten(io)) {
+        sr_buf_consume(&io->pending, io->written);
+        io->written = 0;
+    }
+    if (!unwritten(io) && io->flusher) {
         sr_op_finish(&io->flusher->op, NULL);
         io->flusher = NULL;
     }
-}
-
-static void on_out(struct sr_watch *w, short revents)
-{
-    struct stdio *io = sr_container_of(w, struct stdio, out);
-
-    if (revents & (POLLERR | POLLHUP | POLLNVAL))
-        break_out(io);
-    drain_out(io);
-    update_watches(io);
 }
 
 /* Throws away what belongs to an over-long line; true when its end was found. */
@@ -142,13 +146,46 @@ static bool has_answer(struct stdio *io)
     return find_line(io) || io->lines.len > io->max_line || io->eof;
 }
 
+/* Wakes the reader when there is something to hand out and the client reads. */
+static void offer_line(struct stdio *io)
+{
+    if (io->eof || (!io->skipping && unwritten(io) < OUT_HIGH && has_answer(io)))
+        notify_reader(io);
+    update_watches(io);
+}
+
+static void on_out(struct sr_watch *w, short revents)
+{
+    struct stdio *io = sr_container_of(w, struct stdio, out);
+
+    if (revents & (POLLERR | POLLHUP | POLLNVAL))
+        break_out(io);
+    drain_out(io);
+    offer_line(io); /* one may have waited for the client to read */
+}
+
+/* The client has gone and left answers unread: what it still asked for is moot. */
+static void hang_up(struct stdio *io)
+{
+    io->eof = true;
+    io->skipping = false;
+    io->scanned = 0;
+    sr_buf_clear(&io->lines);
+    offer_line(io);
+}
+
 static void on_in(struct sr_watch *w, short revents)
 {
     struct stdio *io = sr_container_of(w, struct stdio, in);
-    char *at = sr_buf_reserve(&io->lines, READ_SIZE);
+    char *at;
     ssize_t n;
 
-    (void)revents;
+    if (!io->in.events) {
+        if (revents & (POLLHUP | POLLERR))
+            hang_up(io);
+        return;
+    }
+    at = sr_buf_reserve(&io->lines, READ_SIZE);
     n = at ? read(STDIN_FILENO, at, READ_SIZE) : 0;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -158,9 +195,7 @@ static void on_in(struct sr_watch *w, short revents)
         io->lines.len += (size_t)n;
     if (io->skipping && !skip_line(io) && !io->eof)
         return;
-    if (has_answer(io))
-        notify_reader(io);
-    update_watches(io);
+    offer_line(io);
 }
 
 static int io_gc(lua_State *L)
@@ -171,6 +206,8 @@ static int io_gc(lua_State *L)
     sr_watch_remove(&io->out);
     sr_buf_clear(&io->lines);
     sr_buf_clear(&io->pending);
+    io->written = 0;
+    io->eof = io->broken = true; /* operations that are collected later add no watch any more */
     return 0;
 }
 
@@ -199,9 +236,30 @@ static struct stdio *get_io(lua_State *L)
     return io;
 }
 
+static int op_gc(lua_State *L)
+{
+    struct io_op *o = lua_touserdata(L, 1);
+
+    sr_op_drop(&o->op);
+    return 0;
+}
+
+/* A new operation on top of the stack, which its finaliser drops. */
+static struct io_op *new_op(lua_State *L, struct stdio *io,
+                            int (*push)(struct sr_lua_op *, lua_State *))
+{
+    struct io_op *o = lua_newuserdatauv(L, sizeof *o, 0);
+
+    memset(o, 0, sizeof *o);
+    luaL_setmetatable(L, IO_OP_MT);
+    o->w = (struct sr_lua_op){&o->op, push};
+    o->io = io;
+    return o;
+}
+
 static int push_line(struct sr_lua_op *w, lua_State *L)
 {
-    struct stdio *io = sr_container_of(w, struct read_op, w)->io;
+    struct stdio *io = sr_container_of(w, struct io_op, w)->io;
     char *nl = find_line(io);
     size_t n = nl ? (size_t)(nl - io->lines.data) : io->lines.len;
     struct sr_err err;
@@ -226,10 +284,10 @@ static int push_line(struct sr_lua_op *w, lua_State *L)
 
 static void read_abort(struct sr_op *op)
 {
-    struct read_op *r = sr_container_of(op, struct read_op, op);
+    struct stdio *io = sr_container_of(op, struct io_op, op)->io;
 
-    r->io->reader = NULL;
-    update_watches(r->io);
+    io->reader = NULL;
+    update_watches(io);
 }
 
 /* read_line(max_bytes) -> line without its end | false at the end of input |
@@ -238,20 +296,15 @@ static void read_abort(struct sr_op *op)
 static int stdio_read_line(lua_State *L)
 {
     struct stdio *io = get_io(L);
-    struct read_op *r;
+    struct io_op *r;
 
     io->max_line = (size_t)luaL_checkinteger(L, 1);
     if (io->reader)
         return luaL_error(L, "somebody reads stdin already");
-    r = lua_newuserdatauv(L, sizeof *r, 0);
-    memset(r, 0, sizeof *r);
-    r->w = (struct sr_lua_op){&r->op, push_line};
-    r->io = io;
+    r = new_op(L, io, push_line);
     sr_op_start(io->loop, &r->op, -1, read_abort);
     io->reader = r;
-    if ((!io->skipping || io->eof) && has_answer(io) && (io->pending.len < OUT_HIGH || io->eof))
-        notify_reader(io);
-    update_watches(io);
+    offer_line(io);
     return sr_await(L, &r->w);
 }
 
@@ -274,31 +327,29 @@ static int stdio_write(lua_State *L)
 
 static int push_flushed(struct sr_lua_op *w, lua_State *L)
 {
-    lua_pushboolean(L, !sr_container_of(w, struct flush_op, w)->io->broken);
+    lua_pushboolean(L, !sr_container_of(w, struct io_op, w)->io->broken);
     return 1;
 }
 
 static void flush_abort(struct sr_op *op)
 {
-    sr_container_of(op, struct flush_op, op)->io->flusher = NULL;
+    sr_container_of(op, struct io_op, op)->io->flusher = NULL;
 }
 
-/* flush(timeout_ms) -> true when all is written, false when nobody reads | nil, err. */
+/* flush(timeout_ms) -> true when all is written, false when nobody reads | nil, err
+ * (timeout). One waiter at a time; a second one is told true at once. */
 static int stdio_flush(lua_State *L)
 {
     struct stdio *io = get_io(L);
     lua_Integer timeout = luaL_checkinteger(L, 1);
-    struct flush_op *f;
+    struct io_op *f;
 
     drain_out(io);
-    if (!io->pending.len || io->flusher) {
+    if (!unwritten(io) || io->flusher) {
         lua_pushboolean(L, !io->broken);
         return 1;
     }
-    f = lua_newuserdatauv(L, sizeof *f, 0);
-    memset(f, 0, sizeof *f);
-    f->w = (struct sr_lua_op){&f->op, push_flushed};
-    f->io = io;
+    f = new_op(L, io, push_flushed);
     sr_op_start(io->loop, &f->op, timeout, flush_abort);
     io->flusher = f;
     update_watches(io);
@@ -312,6 +363,10 @@ int sr_lua_open_stdio(lua_State *L)
                                          {"flush", stdio_flush},
                                          {NULL, NULL}};
 
+    luaL_newmetatable(L, IO_OP_MT);
+    lua_pushcfunction(L, op_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_pop(L, 1);
     luaL_newlib(L, functions);
     return 1;
 }

@@ -18,6 +18,8 @@
 #include "lua_bind.h"
 
 #define LOCK_MT "sr.lock"
+#define DIR_MT "sr.dir"
+#define LOCK_TRIES 10
 
 static enum sr_code errno_code(int e)
 {
@@ -65,15 +67,10 @@ static int sys_home(lua_State *L)
     return 1;
 }
 
+/* uid() -> number of the user that the process acts as. */
 static int sys_uid(lua_State *L)
 {
     lua_pushinteger(L, (lua_Integer)geteuid());
-    return 1;
-}
-
-static int sys_pid(lua_State *L)
-{
-    lua_pushinteger(L, (lua_Integer)getpid());
     return 1;
 }
 
@@ -86,7 +83,8 @@ static int sys_cpus(lua_State *L)
     return 1;
 }
 
-/* mkdir_p(path [, mode = 0700]) -> true | nil, err. */
+/* mkdir_p(path [, mode = 0700]) -> true | nil, err. Makes the folders that are missing;
+ * the last one must then be writable for us. */
 static int sys_mkdir_p(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
@@ -109,7 +107,8 @@ static int sys_mkdir_p(lua_State *L)
     return 1;
 }
 
-/* stat(path) -> {type="file"|"directory"|"socket"|"other", size, mode, uid, gid, mtime} | nil, err. */
+/* stat(path) -> {type="file"|"directory"|"socket"|"other", size in bytes, mode (the
+ * permission bits), uid, gid, mtime in Unix seconds} | nil, err. Follows links. */
 static int sys_stat(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
@@ -157,15 +156,12 @@ static DIR **push_dir(lua_State *L)
     DIR **dir = lua_newuserdatauv(L, sizeof *dir, 0);
 
     *dir = NULL;
-    if (luaL_newmetatable(L, "sr.dir")) {
-        lua_pushcfunction(L, dir_close);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
+    luaL_setmetatable(L, DIR_MT);
     return dir;
 }
 
-/* list(path) -> sorted array of the names in a folder, at most 4096 | nil, err. */
+/* list(path) -> sorted array of the names in a folder, hidden ones too, at most 4096 |
+ * nil, err. */
 static int sys_list(lua_State *L)
 {
     enum { MAX = 4096 };
@@ -193,7 +189,7 @@ static int sys_list(lua_State *L)
     return 1;
 }
 
-/* random_hex(n) -> 2n hexadecimal digits from the kernel's generator. */
+/* random_hex(n) (1 to 64) -> 2n hexadecimal digits from the kernel's generator. */
 static int sys_random_hex(lua_State *L)
 {
     unsigned char bytes[64];
@@ -251,8 +247,33 @@ static int lock_close(lua_State *L)
     return 0;
 }
 
+/* A locked descriptor, or -1 with errno. Between open and flock the owner before us
+ * may have removed the file: a lock on that one would keep nobody out. */
+static int open_locked(const char *path)
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), why;
+        struct stat ours, there;
+
+        if (fd < 0)
+            return -1;
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &ours) < 0) {
+            why = errno;
+            close(fd);
+            errno = why;
+            return -1;
+        }
+        if (lstat(path, &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
+            return fd;
+        close(fd);
+    }
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
 /* lock(path) -> lock | nil, err. An exclusive flock on the file (created 0600),
- * held until closed or the process ends; "conflict" when somebody else has it. */
+ * held until lock:close() or the process ends; "conflict" when somebody else has it.
+ * Whoever removes the file does so while holding the lock. */
 static int sys_lock(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
@@ -260,15 +281,11 @@ static int sys_lock(lua_State *L)
 
     *fd = -1;
     luaL_setmetatable(L, LOCK_MT);
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (*fd < 0)
-        return push_errno(L, path);
-    if (flock(*fd, LOCK_EX | LOCK_NB) < 0)
-        return push_errno(L, path);
-    return 1;
+    *fd = open_locked(path);
+    return *fd < 0 ? push_errno(L, path) : 1;
 }
 
-/* exe() -> absolute path of the running program. */
+/* exe() -> absolute path of the running program | nil, err. */
 static int sys_exe(lua_State *L)
 {
     char path[4096];
@@ -288,6 +305,7 @@ static int sys_trim(lua_State *L)
     return 0;
 }
 
+/* isatty(fd) -> whether the descriptor is a terminal. */
 static int sys_isatty(lua_State *L)
 {
     lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
@@ -298,14 +316,17 @@ int sr_lua_open_sys(lua_State *L)
 {
     static const luaL_Reg functions[] = {
         {"getenv", sys_getenv}, {"home", sys_home},     {"uid", sys_uid},
-        {"pid", sys_pid},       {"cpus", sys_cpus},     {"mkdir_p", sys_mkdir_p},
-        {"stat", sys_stat},     {"random_hex", sys_random_hex},
-        {"digest", sys_digest}, {"log", sys_log},       {"lock", sys_lock},
-        {"list", sys_list},     {"exe", sys_exe},       {"isatty", sys_isatty},
-        {"trim", sys_trim},     {NULL, NULL}};
+        {"cpus", sys_cpus},     {"mkdir_p", sys_mkdir_p}, {"stat", sys_stat},
+        {"random_hex", sys_random_hex}, {"digest", sys_digest}, {"log", sys_log},
+        {"lock", sys_lock},     {"list", sys_list},     {"exe", sys_exe},
+        {"isatty", sys_isatty}, {"trim", sys_trim},     {NULL, NULL}};
     static const luaL_Reg lock_meta[] = {
         {"__gc", lock_close}, {"__close", lock_close}, {NULL, NULL}};
 
+    luaL_newmetatable(L, DIR_MT);
+    lua_pushcfunction(L, dir_close);
+    lua_setfield(L, -2, "__gc");
+    lua_pop(L, 1);
     luaL_newmetatable(L, LOCK_MT);
     luaL_setfuncs(L, lock_meta, 0);
     lua_createtable(L, 0, 1);

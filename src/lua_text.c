@@ -15,6 +15,7 @@ static int push_changed(lua_State *L, transform *change, const char *s, size_t n
     return 1;
 }
 
+/* repair(bytes) -> UTF-8: each invalid sequence becomes U+FFFD; valid text as it is. */
 static int text_repair(lua_State *L)
 {
     size_t n;
@@ -26,6 +27,7 @@ static int text_repair(lua_State *L)
     return push_changed(L, sr_text_repair, s, n);
 }
 
+/* is_utf8(bytes) -> boolean. */
 static int text_is_utf8(lua_State *L)
 {
     size_t n;
@@ -47,16 +49,21 @@ static int push_start(lua_State *L, size_t measure(const char *, size_t, size_t)
     return 1;
 }
 
+/* cut(text, n) -> the longest start of at most n bytes that ends between characters.
+ * text must be UTF-8, n >= 0. */
 static int text_cut(lua_State *L)
 {
     return push_start(L, sr_text_cut);
 }
 
+/* prefix(bytes, n) -> the first n (>= 0) characters; an invalid sequence counts as one. */
 static int text_prefix(lua_State *L)
 {
     return push_start(L, sr_text_prefix);
 }
 
+/* visible(bytes) -> one line for logs: controls and what is no UTF-8 are written out
+ * (\n, \xNN, \u{NNNN}). */
 static int text_visible(lua_State *L)
 {
     size_t n;

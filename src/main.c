@@ -1,5 +1,6 @@
 /* main.c - the program: options, where the Lua files are, and one protected
  * call into sandbox_runner.app, which does the rest. */
+#include <fcntl.h>
 #include <getopt.h>
 #include <libgen.h>
 #include <limits.h>
@@ -180,10 +181,24 @@ static int protected_main(lua_State *L)
     return 1;
 }
 
+/* A closed standard descriptor would be given to the next file that is opened,
+ * and answers or log lines would go into that. */
+static void open_standard_fds(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 static void harden(void)
 {
     struct rlimit none = {0, 0};
 
+    open_standard_fds();
     signal(SIGPIPE, SIG_IGN);
     setrlimit(RLIMIT_CORE, &none); /* code and output of others may be in memory */
     /* Large blocks go back to the kernel at once: a run's output is short-lived. */

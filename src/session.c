@@ -5,6 +5,7 @@
 
 #define ENGINE_HEAD 8
 #define AT(state) (1u << (state))
+#define STARTED (AT(SR_SESSION_HELD) | AT(SR_SESSION_RUNNING))
 
 void sr_session_init(struct sr_session *s)
 {
@@ -157,16 +158,14 @@ static const struct frame_rule {
     int (*handle)(struct sr_session *s, const unsigned char *p, size_t n);
 } RULES[] = {
     {SR_WIRE_HELLO, false, AT(SR_SESSION_OPENING), 1, 1, on_hello},
-    {SR_WIRE_STDOUT, true, AT(SR_SESSION_RUNNING), 0, SR_WIRE_MAX, on_stdout},
-    {SR_WIRE_STDERR, true, AT(SR_SESSION_RUNNING), 0, SR_WIRE_MAX, on_stderr},
-    {SR_WIRE_ARTIFACT, false, AT(SR_SESSION_RUNNING), 9, 8 + SR_WIRE_PATH_MAX, on_artifact},
-    {SR_WIRE_DATA, true, AT(SR_SESSION_RUNNING), 0, SR_WIRE_MAX, on_data},
-    {SR_WIRE_MISSING, false, AT(SR_SESSION_RUNNING), 2, 1 + SR_WIRE_PATH_MAX, on_missing},
-    {SR_WIRE_EXIT, false, AT(SR_SESSION_RUNNING), SR_WIRE_REPORT_SIZE, SR_WIRE_REPORT_SIZE,
-     on_exit_report},
-    {SR_WIRE_FAILURE, false,
-     AT(SR_SESSION_OPENING) | AT(SR_SESSION_READY) | AT(SR_SESSION_RUNNING), 0, SR_WIRE_MAX,
-     on_failure},
+    {SR_WIRE_STDOUT, true, STARTED, 0, SR_WIRE_MAX, on_stdout},
+    {SR_WIRE_STDERR, true, STARTED, 0, SR_WIRE_MAX, on_stderr},
+    {SR_WIRE_ARTIFACT, false, STARTED, 9, 8 + SR_WIRE_PATH_MAX, on_artifact},
+    {SR_WIRE_DATA, true, STARTED, 0, SR_WIRE_MAX, on_data},
+    {SR_WIRE_MISSING, false, STARTED, 2, 1 + SR_WIRE_PATH_MAX, on_missing},
+    {SR_WIRE_EXIT, false, STARTED, SR_WIRE_REPORT_SIZE, SR_WIRE_REPORT_SIZE, on_exit_report},
+    {SR_WIRE_FAILURE, false, AT(SR_SESSION_OPENING) | AT(SR_SESSION_READY) | STARTED, 0,
+     SR_WIRE_MAX, on_failure},
 };
 
 static const struct frame_rule *rule_of(uint8_t type)
@@ -337,16 +336,23 @@ static int check_memory(const struct sr_session *s, struct sr_err *err)
     return sr_err_set(err, SR_NO_MEMORY, "no memory for what goes to the sandbox");
 }
 
+static int check_path(const char *path, struct sr_err *err)
+{
+    if (sr_wire_path_ok(path, strlen(path)))
+        return 0;
+    return sr_err_set(err, SR_INVALID, "\"%.200s\" is no path below the scratch folder", path);
+}
+
 int sr_session_put_file(struct sr_session *s, const char *path, uint32_t mode, const void *data,
                         size_t n, struct sr_err *err)
 {
     unsigned char head[SR_WIRE_HEAD + 12];
     size_t path_len = strlen(path);
 
-    if (s->state != SR_SESSION_READY)
-        return sr_err_set(err, SR_INVALID, "files can be sent only before the start order");
-    if (!sr_wire_path_ok(path, path_len))
-        return sr_err_set(err, SR_INVALID, "\"%.200s\" is no path below the scratch folder", path);
+    if (s->state != SR_SESSION_READY && s->state != SR_SESSION_HELD)
+        return sr_err_set(err, SR_INVALID, "files can be sent only before the run");
+    if (check_path(path, err) < 0)
+        return -1;
     sr_wire_put_head(head, SR_WIRE_FILE, (uint32_t)(12 + path_len));
     sr_wire_put_u32(head + SR_WIRE_HEAD, mode);
     sr_wire_put_u64(head + SR_WIRE_HEAD + 4, n);
@@ -398,6 +404,8 @@ static void encode_order(struct sr_buf *b, const struct sr_order *o)
     put_number(b, SR_FIELD_OUT, o->out_cap);
     put_number(b, SR_FIELD_ERR, o->err_cap);
     put_frame(b, SR_FIELD_STDIN, &piped, 1);
+    if (o->held)
+        put_text(b, SR_FIELD_HELD, o->held);
     for (const char *const *p = o->want ? o->want : none; *p; p++)
         put_want(b, *p, o->want_max);
 }
@@ -413,10 +421,9 @@ static int check_order(const struct sr_session *s, const struct sr_order *o, str
     if (o->uid == 0 || o->wall_ms == 0)
         return sr_err_set(err, SR_INVALID, "a program needs a uid other than 0 and a wall limit");
     for (const char *const *p = o->want; p && *p; p++)
-        if (!sr_wire_path_ok(*p, strlen(*p)))
-            return sr_err_set(err, SR_INVALID, "\"%.200s\" is no path below the scratch folder",
-                              *p);
-    return 0;
+        if (check_path(*p, err) < 0)
+            return -1;
+    return o->held ? check_path(o->held, err) : 0;
 }
 
 static int expect_artifacts(struct sr_session *s, const struct sr_order *o)
@@ -461,11 +468,37 @@ int sr_session_start(struct sr_session *s, const struct sr_order *order, struct 
         s->out_cap = order->out_cap;
         s->err_cap = order->err_cap;
         s->want_max = order->want_max;
-        s->state = SR_SESSION_RUNNING;
+        s->state = order->held ? SR_SESSION_HELD : SR_SESSION_RUNNING;
         rc = check_memory(s, err);
     }
     sr_buf_clear(&b);
     return rc;
+}
+
+static void change_cap(struct sr_buf *kept, size_t *cap, size_t to)
+{
+    *cap = to;
+    if (kept->len > to)
+        kept->len = to;
+}
+
+int sr_session_go(struct sr_session *s, uint32_t wall_ms, uint32_t out_cap, uint32_t err_cap,
+                  struct sr_err *err)
+{
+    unsigned char p[SR_WIRE_GO_SIZE];
+
+    if (s->state != SR_SESSION_HELD)
+        return sr_err_set(err, SR_INVALID, "no program of this sandbox waits for its script");
+    if (wall_ms == 0)
+        return sr_err_set(err, SR_INVALID, "a program needs a wall limit");
+    sr_wire_put_u32(p, wall_ms);
+    sr_wire_put_u32(p + 4, out_cap);
+    sr_wire_put_u32(p + 8, err_cap);
+    put_frame(&s->out, SR_WIRE_GO, p, sizeof p);
+    change_cap(&s->stdout_, &s->out_cap, out_cap);
+    change_cap(&s->stderr_, &s->err_cap, err_cap);
+    s->state = SR_SESSION_RUNNING;
+    return check_memory(s, err);
 }
 
 void sr_session_stdin(struct sr_session *s, const void *data, size_t n)
@@ -482,6 +515,6 @@ void sr_session_stdin_eof(struct sr_session *s)
 
 void sr_session_kill(struct sr_session *s)
 {
-    if (s->state == SR_SESSION_RUNNING)
+    if (s->state == SR_SESSION_HELD || s->state == SR_SESSION_RUNNING)
         put_frame(&s->out, SR_WIRE_KILL, NULL, 0);
 }

@@ -24,7 +24,8 @@
 enum sr_session_state {
     SR_SESSION_OPENING, /* no hello yet */
     SR_SESSION_READY,   /* hello seen: files and the start order may be sent */
-    SR_SESSION_RUNNING, /* start order queued */
+    SR_SESSION_HELD,    /* held start queued: files and the go may be sent */
+    SR_SESSION_RUNNING, /* start order queued, or the go of a held one */
     SR_SESSION_DONE,    /* report or failure seen; nothing more is expected */
     SR_SESSION_BROKEN   /* the peer broke the protocol; see err */
 };
@@ -73,8 +74,8 @@ void sr_session_clear(struct sr_session *s);
 int sr_session_feed(struct sr_session *s, const void *data, size_t n, struct sr_err *err);
 
 /* Queues a file below the scratch folder. path is relative, has no empty, "."
- * or ".." component and no NUL. Returns -1 SR_INVALID for a bad path or a
- * wrong state. */
+ * or ".." component and no NUL. Returns -1 SR_INVALID for a bad path or in a
+ * state other than READY and HELD. */
 int sr_session_put_file(struct sr_session *s, const char *path, uint32_t mode,
                         const void *data, size_t n, struct sr_err *err);
 
@@ -84,22 +85,32 @@ struct sr_order {
     const char *const *env; /* "NAME=value" */
     const char *cwd;
     uint32_t uid;
-    uint32_t wall_ms;
+    uint32_t wall_ms;     /* with `held`: the longest wait for sr_session_go() */
     uint32_t cpu_seconds; /* RLIMIT_CPU, 0 = none */
     uint32_t out_cap, err_cap;
     bool stdin_pipe;
+    const char *held;        /* NULL, or the path of the script that comes later */
     const char *const *want; /* NULL, or NULL-terminated paths to send back */
     uint64_t want_max;       /* largest size of each, bytes */
 };
 
-/* Queues the start order and moves READY to RUNNING. The encoded order must
+/* Queues the start order and moves READY to RUNNING, or to HELD when `held` is
+ * set: the program is started, but waits for its script (wire.h). The encoded order must
  * fit one frame (SR_WIRE_MAX): SR_TOO_LARGE otherwise. SR_INVALID for a wrong
  * state, an empty argv, a relative cwd, uid 0, no wall limit or a bad path in
- * `want`; the session is then as before. */
+ * `want` or `held`; the session is then as before. */
 int sr_session_start(struct sr_session *s, const struct sr_order *order, struct sr_err *err);
 
+/* Hands over the script, which sr_session_put_file() has sent in state HELD, and
+ * moves to RUNNING. The limits replace those of the start order. When the report
+ * then says `held`, the program had ended before: nothing of the script has run.
+ * SR_INVALID in a state other than HELD (DONE: the program has ended while it
+ * waited) or without a wall limit. */
+int sr_session_go(struct sr_session *s, uint32_t wall_ms, uint32_t out_cap, uint32_t err_cap,
+                  struct sr_err *err);
+
 /* Queues input for the program (split into frames), its end, or a kill. Calls
- * in a state other than RUNNING are ignored. */
+ * in a state other than RUNNING are ignored; a kill also counts in HELD. */
 void sr_session_stdin(struct sr_session *s, const void *data, size_t n);
 void sr_session_stdin_eof(struct sr_session *s);
 void sr_session_kill(struct sr_session *s);

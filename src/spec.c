@@ -255,21 +255,3 @@ void sr_spec_write_filler(struct sr_buf *out, const char *image, const char *age
     put_member(out, "Target", SR_AGENT_DIR);
     sr_buf_puts(out, "}]}}");
 }
-
-void sr_put_url(struct sr_buf *out, const char *text)
-{
-    static const char hex[] = "0123456789ABCDEF";
-
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-            strchr("-._~", c)) {
-            sr_buf_putc(out, (char)c);
-        } else {
-            sr_buf_putc(out, '%');
-            sr_buf_putc(out, hex[c >> 4]);
-            sr_buf_putc(out, hex[c & 15]);
-        }
-    }
-}

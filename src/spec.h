@@ -52,8 +52,4 @@ int sr_spec_write(struct sr_buf *out, const struct sr_spec *spec, struct sr_err 
 void sr_spec_write_filler(struct sr_buf *out, const char *image, const char *agent_volume,
                           const char *instance, int64_t deadline);
 
-/* One value that may stand in a URL path or query: every byte that is not
- * unreserved (RFC 3986, 2.3) is percent-encoded. */
-void sr_put_url(struct sr_buf *out, const char *text);
-
 #endif

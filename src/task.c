@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "http.h"
 #include "log.h"
@@ -10,7 +11,9 @@
 
 #define VM_KEY "sr.vm"
 #define TASK_MT "sr.task"
-#define SLICE_MS 2000
+#define SLICE_MS 2000    /* of CPU time */
+#define GRACE_MS 100     /* after an overrun: what __close handlers get */
+#define GRACES 5         /* overruns after which not even they go on */
 #define HOOK_COUNT 100000
 
 /* What a thread's extra space points to. Threads made by hand inherit the main
@@ -32,6 +35,7 @@ struct sr_task {
     struct sr_op *waiting;
     bool done, cancel;
     int nargs;
+    int overruns;          /* slices, and graces, that it ran out of */
     char reason[128];
 };
 
@@ -39,6 +43,8 @@ static struct ctx **slot(lua_State *L)
 {
     return (struct ctx **)lua_getextraspace(L);
 }
+
+static void make_task_mt(lua_State *L);
 
 static int vm_gc(lua_State *L)
 {
@@ -61,6 +67,7 @@ struct sr_vm *sr_vm_open(lua_State *L)
         return &ud->vm;
     }
     lua_pop(L, 1);
+    make_task_mt(L);
     lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
     main_thread = lua_tothread(L, -1);
     lua_pop(L, 1);
@@ -92,13 +99,32 @@ int sr_vm_http(struct sr_vm *vm, struct sr_http **out, struct sr_err *err)
     return 0;
 }
 
+/* CPU time: who was stopped, or waits for a busy machine, has not run away. */
+static int64_t cpu_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Runs in the task's coroutine or in one that the task made. */
 static void on_slice(lua_State *L, lua_Debug *ar)
 {
+    struct sr_vm *vm = sr_vm_of(L);
+    int64_t now = cpu_ms();
+
     (void)ar;
-    if (sr_now_ms() < sr_vm_of(L)->slice_end_ms)
+    if (now < vm->slice_end_ms || !vm->running)
         return;
-    /* From here on every line throws, so that pcall cannot swallow it. */
-    lua_sethook(L, on_slice, LUA_MASKLINE | LUA_MASKCOUNT, 1);
+    if (vm->running->overruns < GRACES) {
+        /* What the body holds is given back by its __close handlers, which need a moment. */
+        vm->running->overruns++;
+        vm->slice_end_ms = now + GRACE_MS;
+    } else {
+        /* From here on every line throws, so that pcall cannot swallow it. */
+        lua_sethook(L, on_slice, LUA_MASKLINE | LUA_MASKCOUNT, 1);
+    }
     luaL_error(L, "script ran for more than %d ms without waiting", SLICE_MS);
 }
 
@@ -177,31 +203,24 @@ static int task_done_m(lua_State *L)
     return 1;
 }
 
-static void push_task_mt(lua_State *L)
+static void make_task_mt(lua_State *L)
 {
     static const luaL_Reg methods[] = {
         {"cancel", task_cancel_m}, {"done", task_done_m}, {NULL, NULL}};
 
-    if (!luaL_newmetatable(L, TASK_MT))
-        return;
+    luaL_newmetatable(L, TASK_MT);
     lua_pushcfunction(L, task_gc);
     lua_setfield(L, -2, "__gc");
     luaL_newlib(L, methods);
     lua_setfield(L, -2, "__index");
     lua_pushboolean(L, false);
     lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
 }
 
 struct sr_task *sr_task_check(lua_State *L, int arg)
 {
     return luaL_checkudata(L, arg, TASK_MT);
-}
-
-bool sr_task_is_running(lua_State *L)
-{
-    const struct sr_task *task = (*slot(L))->task;
-
-    return task && task->co == L;
 }
 
 /* The registry keeps a task alive until it has ended: registry[task] = userdata. */
@@ -220,8 +239,7 @@ struct sr_task *sr_task_spawn(lua_State *L, int n)
     struct sr_task *task = lua_newuserdatauv(L, sizeof *task, 1);
 
     memset(task, 0, sizeof *task);
-    push_task_mt(L);
-    lua_setmetatable(L, -2);
+    luaL_setmetatable(L, TASK_MT);
     task->ctx = (struct ctx){vm, task};
     task->nargs = n + 1;
     task->co = lua_newthread(L);
@@ -280,9 +298,11 @@ static void resume(struct sr_task *task)
 
     task->nargs = 0;
     task->waiting = NULL;
-    vm->slice_end_ms = sr_now_ms() + SLICE_MS;
+    vm->running = task;
+    vm->slice_end_ms = cpu_ms() + (task->overruns ? GRACE_MS : SLICE_MS);
     lua_sethook(task->co, on_slice, LUA_MASKCOUNT, HOOK_COUNT);
     status = lua_resume(task->co, vm->L, n, &nres);
+    vm->running = NULL;
     if (status == LUA_YIELD && task->waiting)
         return;
     if (status == LUA_YIELD)
@@ -298,9 +318,12 @@ void sr_vm_turn(struct sr_vm *vm, int max_wait_ms)
 
     sr_loop_turn(&vm->loop, max_wait_ms);
     while ((op = sr_loop_take_ready(&vm->loop))) {
+        struct sr_task *task = op->waiter;
+
         op->state = SR_OP_SPENT;
-        if (op->waiter)
-            resume(op->waiter);
+        op->waiter = NULL;
+        if (task && task->waiting == op)
+            resume(task);
     }
 }
 
@@ -334,6 +357,11 @@ int sr_await(lua_State *L, struct sr_lua_op *w)
     if (!task || task->co != L) {
         sr_op_drop(w->op);
         return luaL_error(L, "async call outside a task (use loop.spawn or loop.run)");
+    }
+    if (!lua_isyieldable(L)) {
+        sr_op_drop(w->op);
+        return luaL_error(L, "async call where a coroutine cannot wait "
+                          "(sort, gsub, error handler)");
     }
     if (task->cancel) {
         sr_op_drop(w->op);

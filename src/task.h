@@ -3,7 +3,9 @@
  * A task's body runs under a protected call inside its coroutine, so that a
  * __close handler may await while an error unwinds. Cancelling resumes the
  * task with a thrown error whose code is "cancelled", once; what the body
- * awaits afterwards, in its cleanup, works as usual. */
+ * awaits afterwards, in its cleanup, works as usual. A task that computes for
+ * two seconds without waiting is ended by a thrown error; its __close handlers
+ * then have a tenth of a second at a time. */
 #ifndef SR_TASK_H
 #define SR_TASK_H
 
@@ -21,7 +23,8 @@ struct sr_vm {
     lua_State *L;         /* main thread */
     struct sr_loop loop;
     struct sr_http *http; /* NULL until an engine is opened */
-    int64_t slice_end_ms; /* a task that runs longer without waiting is stopped */
+    struct sr_task *running; /* NULL between tasks */
+    int64_t slice_end_ms; /* CPU time; a task that runs longer without waiting is stopped */
     unsigned tasks;       /* alive */
 };
 
@@ -40,11 +43,12 @@ struct sr_task *sr_task_spawn(lua_State *L, int n);
 
 /* Cancels the task (no-op when it has ended). reason: one line, copied. */
 void sr_task_cancel(struct sr_task *task, const char *reason);
-bool sr_task_done(const struct sr_task *task);
-struct sr_task *sr_task_check(lua_State *L, int arg);
 
-/* Whether L is the coroutine of a task. */
-bool sr_task_is_running(lua_State *L);
+/* Whether the body has ended, in whatever way. */
+bool sr_task_done(const struct sr_task *task);
+
+/* The task at this argument; throws when it is something else. */
+struct sr_task *sr_task_check(lua_State *L, int arg);
 
 /* One turn of the loop, then resumes every task whose operation is ready. */
 void sr_vm_turn(struct sr_vm *vm, int max_wait_ms);
@@ -57,8 +61,9 @@ struct sr_lua_op {
 };
 
 /* Yields until w's operation (PENDING or READY) has finished; w and its op must
- * lie in a userdata on L's stack. Use as `return sr_await(L, w)`. Throws outside a task
- * and when the task was cancelled. Results: those of push, or nil, err. */
+ * lie in a userdata on L's stack. Use as `return sr_await(L, w)`. Throws, with the
+ * operation dropped, outside a task, below a C function that cannot wait (sort,
+ * gsub), and when the task was cancelled. Results: those of push, or nil, err. */
 int sr_await(lua_State *L, struct sr_lua_op *w);
 
 #endif

@@ -23,6 +23,7 @@ size_t sr_text_next(const char *s, size_t n, uint32_t *cp);
 /* How many bytes at the start of s are ASCII (control characters included). */
 size_t sr_text_ascii(const char *s, size_t n);
 
+/* Whether s is valid UTF-8 from end to end; NUL bytes are. */
 bool sr_text_is_utf8(const char *s, size_t n);
 
 /* Writes s with each invalid sequence replaced by U+FFFD; returns the number

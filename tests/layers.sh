@@ -34,7 +34,11 @@ check_library() {
         '<curl/'*)
             [ "$file" = src/http.c ] || breach "$file" "includes ${include#<}; only http.c may" ;;
         '<sqlite3'*)
-            [ "$file" = src/history.c ] || breach "$file" "includes ${include#<}; only history.c may" ;;
+            case $file in
+                src/history.c | src/history_schema.c) ;;
+                *) breach "$file" "includes ${include#<}; only history.c and history_schema.c may" ;;
+            esac
+            ;;
         '<cjson/'* | '<cJSON'*)
             [ "$file" = src/json.c ] || breach "$file" "includes ${include#<}; only json.c may" ;;
     esac

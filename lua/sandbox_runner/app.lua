@@ -11,10 +11,12 @@ local EXIT_CONFIG = 78 -- EX_CONFIG of sysexits.h
 local MAX_LINE = 4 * 1024 * 1024
 -- From the end of input to the exit at most 1.5 s pass: runs that end within
 -- the first second are answered, the rest of the time removes the others.
-local GRACE_MS, END_MS = 1000, 1350
+local GRACE_MS, END_MS, FLUSH_MS = 1000, 1350, 1450
 
 local IDLE_MS = 300
 local SWEEP_AGAIN_MS = 60000
+
+local config_flag -- what --config named, for messages
 
 local LEVELS = { error = 1, warning = 2, info = 3, debug = 4 }
 
@@ -42,7 +44,8 @@ end
 
 local function new_engine(config, log)
   return require("sandbox_runner.engine").new {
-    config = config, log = log, agent = agent_path(), state = state_folder(),
+    config = config, log = log, agent = agent_path(), state = state_folder(), fetch = config_flag
+      and ("sandbox-runner --config %s --get-images"):format(config_flag),
   }
 end
 
@@ -63,15 +66,19 @@ local function collector(session_of)
   end
 end
 
---- No new work; what ends soon is answered; nothing is left behind.
+--- No new work; what ends soon is answered; nothing is left behind. Returns
+-- false when the client did not read all of the answers.
 local function shut_down(session, engine, drained)
   local start = loop.now_ms()
+  session.runner:close()
   if session:in_flight() > 0 then drained:wait(GRACE_MS) end
   session:close("the server stops")
   engine:wait_gone(math.max(0, start + END_MS - loop.now_ms()))
-  stdio.flush(100)
   session.history:close()
   engine:close()
+  -- An answer that is half written is of no use to anybody: whatever time is left.
+  local written, why = stdio.flush(math.max(100, math.floor(start + FLUSH_MS - loop.now_ms())))
+  return written ~= nil or why == nil
 end
 
 --- on_first is called when the first message has been answered.
@@ -91,7 +98,7 @@ local function new_session(config, log, on_idle)
     config = config, log = log,
     tools = require("sandbox_runner.tools").list(config),
     runner = require("sandbox_runner.run").new(config, engine, log),
-    history = require("sandbox_runner.history").open(config, log),
+    history = require("sandbox_runner.history").open(config, log, loop.sleep),
     send = function(text) stdio.write(text .. "\n") end,
     spawn = loop.spawn, now_ms = loop.now_ms, on_idle = on_idle,
   }
@@ -100,10 +107,11 @@ end
 
 --- The engine is asked for the first time when the client has its first answer.
 -- Once more later: it may still have been making what its owner died over.
-local function sweeps(engine)
+local function first_work(session, engine)
   return function()
     loop.spawn(function()
       engine:sweep()
+      session.runner:warm()
       loop.sleep(SWEEP_AGAIN_MS)
       engine:sweep()
     end)
@@ -111,6 +119,7 @@ local function sweeps(engine)
 end
 
 --- Serves one client on stdin and stdout until its input ends or a signal comes.
+-- Returns false when an answer could not be written to its end.
 local function serve(config)
   local log = logger(config)
   local over, drained, signalled = loop.event(), loop.event(), false
@@ -129,14 +138,15 @@ local function serve(config)
   end)
   loop.spawn(function()
     local guard <close> = defer(function() over:set() end) -- whatever ends it
-    read_loop(session, function() return signalled end, sweeps(engine))
+    read_loop(session, function() return signalled end, first_work(session, engine))
   end)
   over:wait()
-  shut_down(session, engine, drained)
+  return shut_down(session, engine, drained)
 end
 
 local function load_config(options)
   local path = options.config or options.share .. "/init.lua"
+  config_flag = options.config
   local config, why = settings.load(path)
   if config then return config end
   sys.log(why.message)
@@ -159,8 +169,7 @@ function M.main(options)
       status = require("sandbox_runner.get_images").run(config, engine, options.share)
       engine:close()
     else
-      serve(config)
-      status = 0
+      status = serve(config) and 0 or 1
     end
   end)
   return status

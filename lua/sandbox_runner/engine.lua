@@ -11,6 +11,8 @@ local sweep = require "sandbox_runner.sweep"
 local tar = require "sandbox_runner.tar"
 
 local loop, sys = core.loop, core.sys
+local ABSENT_MS = 1000 -- as long an image that was not there is not asked for again
+
 local M = {}
 local Engine = {}
 Engine.__index = Engine
@@ -18,14 +20,16 @@ Engine.__index = Engine
 local FIRST_UID, UIDS = 60600, 584 -- spec.h: SR_UID_FIRST, SR_UID_COUNT
 
 --- options: config (settings), log = function(text), agent = path of the agent,
--- state = state folder or nil.
+-- state = state folder or nil, fetch = the command that gets absent images.
 function M.new(options)
   return setmetatable({
     config = options.config.engine,
     log = options.log,
     agent_path = options.agent,
+    fetch = options.fetch or "sandbox-runner --get-images",
     owner = sweep.owner(options.state, options.log),
     images = {}, -- name -> {name, id, volumes}
+    absent = {}, -- name -> when it was found not to be there
     uids = {}, -- uid -> true while a sandbox may live under it
     next_uid = tonumber(sys.random_hex(2), 16) % UIDS,
     active = 0, -- sandboxes that are neither gone nor leaked
@@ -35,6 +39,7 @@ end
 
 local REMEDIES = {
   address = "Correct the address.",
+  named = "Correct it, or start the engine there.", -- somebody named this one place
   denied = "This user may not use the socket: run `sudo usermod -aG docker $USER` and log in again, "
     .. "or use a rootless engine.",
   invalid = "", -- the engine is too old, or none: the text says so
@@ -47,7 +52,7 @@ local function failure(tried)
   local parts, kind = {}, "unavailable"
   for _, t in ipairs(tried) do
     parts[#parts + 1] = ("%s%s: %s"):format(t.address, t.source and " (" .. t.source .. ")" or "", t.why)
-    if REMEDIES[t.kind] then kind = t.kind end
+    if REMEDIES[t.kind] then kind = t.kind elseif t.source then kind = "named" end
   end
   local text = ("No container engine can be used. Tried %s. %s"):format(table.concat(parts, "; "), REMEDIES[kind])
   return fault.complete(kind == "denied" and "denied" or "unavailable", (text:gsub("%s+$", "")))
@@ -127,7 +132,11 @@ function Engine:image(names)
   for _, name in ipairs(names) do
     if self.images[name] then return self.images[name] end
     local text
-    text, why = docker:image(name)
+    if loop.now_ms() - (self.absent[name] or -math.huge) < ABSENT_MS then
+      why = { code = "not_found" }
+    else
+      text, why = docker:image(name)
+    end
     if text then
       local info = core.json.decode(text)
       if type(info) ~= "table" or type(info.Id) ~= "string" then
@@ -141,10 +150,11 @@ function Engine:image(names)
       self:note(why)
       return nil, why
     end
+    if why.message then self.absent[name] = loop.now_ms() end
   end
   return fault.complete("not_found", ("No image for this language is present (looked for %s). Run "
-    .. "`sandbox-runner --get-images` (in a source tree `make images`), or `docker pull %s`.")
-    :format(table.concat(names, ", "), names[1]))
+    .. "`%s` (in a source tree `make images`), or `docker pull %s`.")
+    :format(table.concat(names, ", "), self.fetch, names[1]))
 end
 
 --- The agent's program | nil, err.

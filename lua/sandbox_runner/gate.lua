@@ -11,7 +11,7 @@ Gate.__index = Gate
 
 --- size: how many may be inside; bound: how many may wait (nil = any number).
 function M.new(size, bound)
-  return setmetatable({ size = size, bound = bound, inside = 0, queue = {} }, Gate)
+  return setmetatable({ size = size, bound = bound, inside = 0, queue = {}, idle_queue = {} }, Gate)
 end
 
 local function position(gate, ticket)
@@ -46,9 +46,21 @@ function Gate:enter(on_wait)
   return true
 end
 
---- Gives the place to the first in the queue.
+--- Awaits a moment when nobody is inside: for work that nobody waits for.
+-- Needs one leave(), too.
+function Gate:enter_idle()
+  if self.inside > 0 then
+    local ticket = loop.event()
+    self.idle_queue[#self.idle_queue + 1] = ticket
+    ticket:wait()
+  else
+    self.inside = 1
+  end
+end
+
+--- Gives the place to the first in the queue, or to one that waits for idleness.
 function Gate:leave()
-  local first = table.remove(self.queue, 1)
+  local first = table.remove(self.queue, 1) or self.inside == 1 and table.remove(self.idle_queue, 1)
   if first then first:set() else self.inside = self.inside - 1 end
 end
 

@@ -89,8 +89,11 @@ end
 --- Builds and imports an image of ours. Returns true | nil, text.
 local function build(docker, name, share)
   local kind, tag = name:match(OWN)
-  local script = kind and builder_script(share)
-  if not script then return nil, "there is no way to build it here" end
+  if kind ~= "python" and kind ~= "gcc" or tag ~= "local" then
+    return nil, "only sandbox-runner/python:local and sandbox-runner/gcc:local can be built here"
+  end
+  local script = builder_script(share)
+  if not script then return nil, "the script that builds it is missing; install again" end
   -- Not os.tmpname: /tmp may be a small file system in memory, and this is large.
   local out = ("%s/sandbox-runner-%s.tar"):format(core.sys.getenv("TMPDIR") or "/var/tmp", core.sys.random_hex(8))
   say("building ", name, " from Debian packages")

@@ -5,6 +5,7 @@ local core = require "sandbox_runner.core"
 
 local history = {}
 
+local LOCK_PAUSES_MS = { 30, 60, 120, 240, 400 }
 local RETRY_MS = 5000   -- pause after a failed attempt to open the file
 local PRUNE_EVERY = 64  -- added rows between two looks at max_rows
 local FOLDER_MODE = 448 -- 0700: code of the user is nobody else's business
@@ -67,7 +68,15 @@ local function open_file(self)
   local db
   if ok then db, err = open_or_replace(self, path) end
   if not db then return nil, ("%s: %s"):format(path, err.message) end
+  local stat = core.sys.stat(path)
+  self.path, self.ino = path, stat and stat.ino
   return db
+end
+
+-- Rows that go into a file which was removed or replaced are in no record.
+local function is_still_there(self)
+  local stat = core.sys.stat(self.path)
+  return stat ~= nil and stat.ino == self.ino
 end
 
 -- Says each trouble once, not at every run.
@@ -88,7 +97,8 @@ end
 
 -- The open database, or nil and a text.
 local function database(self)
-  if self.db then return self.db end
+  if self.db and is_still_there(self) then return self.db end
+  self:close()
   local now = core.loop.now_ms()
   if self.trouble and now < self.next_try then return nil, self.trouble end
   local db, text = open_file(self)
@@ -102,12 +112,13 @@ local function database(self)
   return db
 end
 
--- A handle that failed is not used again: its file may be gone.
-local function drop(self, text)
+-- A handle that failed is not used again; a damaged file is replaced at once,
+-- other trouble is given time.
+local function drop(self, err)
   self:close()
-  self.next_try = 0
-  note_trouble(self, text)
-  return nil, text
+  self.next_try = err.code == "corrupt" and 0 or core.loop.now_ms() + RETRY_MS
+  note_trouble(self, err.message)
+  return nil, err.message
 end
 
 --- Unix seconds -> "2026-11-30T12:34:56.123456+00:00".
@@ -152,18 +163,29 @@ local function from_row(row)
     run_id = row.run_id, reason = row.reason, signal = row.signal }
 end
 
-local function add(self, row)
+-- One try. Returns the row's id | nil, text and, when the file was there, err.
+local function add_once(self, row)
   local db, text = database(self)
   if not db then return nil, text end
   local id, err = db:add(row)
-  if id then return id end
-  drop(self, err.message)
-  if err.code ~= "corrupt" then return nil, err.message end
-  db, text = database(self)
-  if not db then return nil, text end
-  id, err = db:add(row)
-  if not id then return drop(self, err.message) end
-  return id
+  return id, err and err.message, err
+end
+
+-- A lock of another process is waited for here, not in SQLite: the server goes
+-- on meanwhile.
+local function add(self, row)
+  local id, text, err = add_once(self, row)
+  for _, pause_ms in ipairs(self.sleep and LOCK_PAUSES_MS or {}) do
+    if id or not err or err.code ~= "unavailable" then break end
+    self.sleep(pause_ms)
+    id, text, err = add_once(self, row)
+  end
+  if err and err.code == "corrupt" then
+    drop(self, err)
+    id, text, err = add_once(self, row)
+  end
+  if err then return drop(self, err) end
+  return id, text
 end
 
 --- Records a run: request as of request.check, result as of result.build.
@@ -191,7 +213,7 @@ function Store:recent(limit)
     rows, err = db:recent(limit)
     if not rows then
       text = err.message
-      drop(self, text)
+      drop(self, err)
     end
   end
   if not rows then return nil, ("The history is off: %s."):format(text) end
@@ -207,10 +229,11 @@ function Store:close()
   if db then db:close() end
 end
 
---- A store for config.history. log is function(text, level). Nothing is
--- opened yet, so that the start needs no disk.
-function history.open(config, log)
-  return setmetatable({ config = config, log = log, next_try = 0, added = 0 }, Store)
+--- A store for config.history. log is function(text, level); sleep(ms) awaits,
+-- and without it a locked file is not waited for. Nothing is opened yet, so that
+-- the start needs no disk.
+function history.open(config, log, sleep)
+  return setmetatable({ config = config, log = log, sleep = sleep, next_try = 0, added = 0 }, Store)
 end
 
 return history

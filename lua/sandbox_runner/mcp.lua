@@ -14,6 +14,10 @@ local mcp = {}
 local NEWEST = "2025-11-25"
 local MAX_MALFORMED = 20      -- then silence: two broken peers must not feed each other
 local PROGRESS_GAP_MS = 100
+local MAX_CALLS = 1000        -- in flight at once; runs have a narrower gate of their own
+local MAX_BATCH = 100
+local MAX_BATCH_BYTES = 8 << 20
+local TOO_LARGE = "the answers of this batch are too large for one line; send the calls one by one"
 local ENVELOPE = "io.modelcontextprotocol/protocolVersion"
 local UNSUPPORTED_VERSION = -32022
 
@@ -200,6 +204,9 @@ METHODS["tools/call"] = function(self, message, reply)
   local why = bad_call(self, params)
   if why then return nil, rpc.INVALID_PARAMS, why end
   if message.nul then return refusal(request.NUL_TEXT) end
+  if self:in_flight() >= MAX_CALLS then
+    return refusal(("%d calls are in flight; wait for some of them."):format(MAX_CALLS))
+  end
   local call = { id = message.id, key = message.key, reply = reply, started_ms = self.now_ms(),
     token = progress_token(params) }
   self.calls[call.key], self.running[call] = call, true
@@ -279,13 +286,24 @@ local function dispatch(self, message, reply)
   reply(nil)
 end
 
--- Answers of a batch go out together, when the last is there.
+-- Answers of a batch go out together, when the last is there. They are kept as
+-- text: what is too large for one line is refused at once, not held.
 local function dispatch_batch(self, items)
-  local answers, missing = core.json.array {}, #items
+  local answers, missing, bytes = {}, #items, 0
+  local function add(answer)
+    local text = core.json.encode(answer)
+    if bytes + #text > MAX_BATCH_BYTES then
+      text = core.json.encode(rpc.error(answer.id, rpc.INTERNAL_ERROR, TOO_LARGE))
+    end
+    bytes = bytes + #text
+    answers[#answers + 1] = text
+  end
   local function reply(answer)
     missing = missing - 1
-    if answer then answers[#answers + 1] = answer end
-    if missing == 0 and #answers > 0 then self:deliver(answers) end
+    if answer then add(answer) end
+    if missing == 0 and #answers > 0 and not self.closed then
+      self.send("[" .. table.concat(answers, ",") .. "]")
+    end
   end
   for _, item in ipairs(items) do
     if item.kind == "request" and item.method == "initialize" then
@@ -301,6 +319,8 @@ local function refuse_batch(self, message)
     return "batches exist in revision 2025-03-26 only; send one message a line"
   elseif #message.items == 0 then
     return "an empty batch"
+  elseif #message.items > MAX_BATCH then
+    return ("a batch may hold %d messages"):format(MAX_BATCH)
   end
 end
 
@@ -317,7 +337,7 @@ end
 -- is in it; answers go to send, now or later.
 function Session:handle(text)
   if self.closed then return end
-  local message = rpc.parse(text)
+  local message = rpc.parse(text, self.rules ~= nil and self.rules.batches)
   if message.kind == "batch" then
     local why = refuse_batch(self, message)
     if not why then

@@ -26,6 +26,11 @@ function M.new(config, start, log)
   return setmetatable({ config = config, start = start, log = log, shelves = {}, closed = false }, Pool)
 end
 
+--- Whether anything is ever started ahead.
+function Pool:is_on()
+  return self.config.size > 0 and not self.closed
+end
+
 local function close_all(shelf)
   for _, item in ipairs(shelf.ready) do item.container:close() end
   shelf.ready = {}
@@ -111,7 +116,7 @@ end
 
 --- A sandbox of this kind, ready to be used, or nil; the taker closes it.
 function Pool:take(kind)
-  if self.config.size == 0 or self.closed then return nil end
+  if not self:is_on() then return nil end
   local shelf = shelf_of(self, kind)
   shelf.used_ms = loop.now_ms()
   local container = take_living(shelf)
@@ -129,7 +134,7 @@ end
 
 --- Stocks the shelf of a kind ahead of its first use.
 function Pool:stock(kind)
-  if self.config.size == 0 or self.closed then return end
+  if not self:is_on() then return end
   local shelf = shelf_of(self, kind)
   shelf.stocked = true
   refill(self, shelf)

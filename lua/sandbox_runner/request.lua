@@ -123,8 +123,8 @@ local function apply_policy(config, checked)
   if not ok then return policy_failed(tostring(verdict)) end
   if verdict == true or (verdict == nil and reason == nil) then return checked end
   if not verdict then
-    if reason == nil then reason = "no reason was given" end
-    return nil, "Refused by the policy of this server: " .. schema.sentence(tostring(reason))
+    reason = reason == nil and "no reason was given" or core.text.cut(core.text.repair(tostring(reason)), 1000)
+    return nil, "Refused by the policy of this server: " .. schema.sentence(reason)
   end
   if type(verdict) ~= "table" then
     return policy_failed("it must return nil, a reason or a request, got " .. schema.show(verdict))

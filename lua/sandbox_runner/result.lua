@@ -53,6 +53,8 @@ local SCHEMA = schema.record {
   compile_output = schema.string { optional = true, doc = "What the compiler said." },
   oom_killed = schema.boolean { optional = true,
     doc = "True when a process of the run was killed for exceeding the memory limit." },
+  cached = schema.boolean { optional = true, doc = "True when the compiler was skipped: same source, "
+    .. "flags and image as before." },
   language = schema.string {},
   image = schema.string { optional = true },
   run_id = schema.string { optional = true },
@@ -215,7 +217,7 @@ end
 
 --- Builds the answer of run_code.
 -- request: as of request.check. outcome: { run_id, image, queue_ms, compile =
--- stage or nil, run = stage or nil }; a stage is { finish = "exit", "signal" or
+-- stage or nil, run = stage or nil, cached }; a stage is { finish = "exit", "signal" or
 -- "wall", code, oom, wall_ms, cpu_ms, peak_bytes, stdout, stderr (bytes kept),
 -- stdout_bytes, stderr_bytes (bytes produced), limits = { timeout_ms, memory,
 -- cpus }, artifact_missing }.
@@ -233,6 +235,7 @@ function result.build(config, request, outcome)
     out.hint = ("Output was cut at %d bytes per stream; print less."):format(config.limits.output_bytes)
   end
   out.oom_killed = stage.oom and true or nil
+  out.cached = outcome.cached and true or nil
   out.language, out.image, out.run_id = entry.name, outcome.image, outcome.run_id
   out.duration_ms, out.timings = duration(outcome), timings(outcome)
   out.cpu_ms, out.peak_memory_bytes = rounded(stage.cpu_ms), stage.peak_bytes

@@ -6,6 +6,8 @@ local core = require "sandbox_runner.core"
 
 local json = core.json
 
+local LONG_BYTES = 65536
+
 local rpc = {}
 
 rpc.PARSE_ERROR, rpc.INVALID_REQUEST, rpc.METHOD_NOT_FOUND = -32700, -32600, -32601
@@ -168,8 +170,10 @@ end
 --   "bad"          code, message and, where it can be read, id: to be answered
 --   "response", "ignored", "blank": nothing to do.
 -- nul = true marks a message in whose strings U+0000 was replaced by U+FFFD.
-function rpc.parse(text)
+-- batches: whether they are served; a long one that is not is not even read.
+function rpc.parse(text, batches)
   if not text:find("%S") then return { kind = "blank" } end
+  if not batches and #text > LONG_BYTES and text:find("^%s*%[") then return { kind = "batch", items = {} } end
   local value, err = json.decode(text)
   local nul
   if value == nil and err.nul then

@@ -1,10 +1,12 @@
 --- One run from request to result: compile where the language needs it, then run.
 
+local cache = require "sandbox_runner.cache"
 local core = require "sandbox_runner.core"
 local defer = require "sandbox_runner.defer"
 local fault = require "sandbox_runner.fault"
 local gate = require "sandbox_runner.gate"
 local languages = require "sandbox_runner.languages"
+local pool = require "sandbox_runner.pool"
 local result = require "sandbox_runner.result"
 local sandbox = require "sandbox_runner.sandbox"
 local sweep = require "sandbox_runner.sweep"
@@ -21,6 +23,11 @@ local REMOVAL_WAIT_MS = 2000
 -- Starts that go on side by side: more only makes each slower on the engine.
 local STARTS = 4
 local SIGKILL = 9
+local ARTIFACTS = 256 << 20 -- bytes of large compiled programs on their way
+local SMALL_ARTIFACT = 1 << 20 -- below, a program does not count
+-- How long a sandbox may wait in the pool; pool.lua replaces it long before.
+local STALE_MS = 500
+local AHEAD_MS = 2 * 3600 * 1000
 
 --- The whole environment of a program; a language may add to it. HOME and
 -- TMPDIR point to the one place that is writable in every stage. LeakSanitizer
@@ -31,15 +38,6 @@ local ENVIRONMENT = {
   HOME = "/tmp", TMPDIR = "/tmp", USER = "sandbox", LOGNAME = "sandbox",
   LANG = "C.UTF-8", ASAN_OPTIONS = "detect_leaks=0",
 }
-
---- config: settings; engine: see engine.lua; log: function(text).
-function M.new(config, engine, log)
-  return setmetatable({
-    config = config, engine = engine, log = log,
-    gate = gate.new(config.limits.concurrency, config.limits.queue),
-    starts = gate.new(STARTS),
-  }, Runner)
-end
 
 local function environment(entry)
   local all, list = {}, {}
@@ -128,14 +126,54 @@ local function launch_in_turn(self, stage)
   return launch(self, stage)
 end
 
-local function start_order(self, stage, uid)
+--- The kernel's backstop, somewhat above what the run may take.
+local function cpu_seconds(self, stage, held)
+  local ms = held and self.config.limits.max_timeout_seconds * 1000 or stage.wall_ms
+  return ms // 1000 + 2
+end
+
+--- held: the name of the source when the program starts before it is there.
+local function start_order(self, stage, uid, held)
   local output = self.config.limits.output_bytes
   return {
     argv = stage.argv, env = environment(stage.entry), cwd = "/scratch", uid = uid,
-    wall_ms = stage.wall_ms, cpu_seconds = stage.wall_ms // 1000 + 2,
-    stdout_cap = output, stderr_cap = output,
+    wall_ms = stage.wall_ms, cpu_seconds = cpu_seconds(self, stage, held),
+    stdout_cap = output, stderr_cap = output, held = held,
     want = stage.want and { stage.want } or nil, want_max = stage.want and stage.limits.artifact or 0,
   }
+end
+
+--- Whether the program may be started before its source is there.
+local function can_be_held(stage)
+  return stage.kind == "r" and stage.entry.prestart and not stage.entry.compile
+end
+
+--- What the pool knows a stage by: sandboxes of one image and one set of limits.
+-- Returns it | nil, err.
+local function pool_kind(self, stage)
+  local image, why = self.engine:image(stage.entry.images)
+  if not image then return nil, why end
+  return { name = stage.entry.name .. "/" .. stage.kind, signature = image.id, stage = stage }
+end
+
+--- Starts a sandbox for the pool; see pool.lua.
+local function start_ahead(self, kind)
+  local like = kind.stage
+  local stage = {
+    kind = like.kind, entry = like.entry, limits = like.limits, argv = like.argv, writable = like.writable,
+    run_id = "pool-" .. sys.random_hex(8), wall_ms = AHEAD_MS,
+  }
+  self.starts:enter_idle()
+  local guard <close> = defer(function() self.starts:leave() end)
+  local container, why = launch(self, stage)
+  if not container then return nil, why end
+  container.image, container.pooled = stage.image, true
+  if not can_be_held(stage) then return container end
+  local ok
+  ok, why = container.box:start(start_order(self, stage, container.uid, stage.entry.file))
+  if ok then return container end
+  container:close()
+  return nil, why
 end
 
 --- Waits for the report; tells the caller once a second how far it is.
@@ -192,6 +230,7 @@ local function reported(stage, container)
   if not report then
     return fault.complete("invalid", "The program could not be started: " .. why.message .. ".")
   end
+  if report.held then return fault.new("conflict", "the interpreter ended before its script was there") end
   if report.finish == "signal" and report.code == SIGKILL and not report.oom then
     report.oom = engine_saw_oom(stage, container)
   end
@@ -206,22 +245,29 @@ local function give_orders(self, stage, container, ctx)
     if not put then return nil, why end
   end
   stage.started_ms = loop.now_ms()
-  local ok, why = box:start(start_order(self, stage, container.uid))
+  local ok, why
+  if container.pooled and can_be_held(stage) then
+    local output = self.config.limits.output_bytes
+    ok, why = box:go(stage.wall_ms, output, output)
+  else
+    ok, why = box:start(start_order(self, stage, container.uid))
+  end
   if not ok then return nil, why end
   ctx.started = true
   if ctx.progress then ctx.progress(stage.doing, 0, stage.wall_ms / 1000) end
   return true
 end
 
---- Runs one stage in a sandbox of its own. stage: {kind="c"|"r", entry, limits,
--- wall_ms, argv, files={{path, mode, data}}, want=path or nil, writable, doing,
--- run_id}. Returns a stage outcome (see result.lua) | nil, err.
-function Runner:stage(stage, ctx)
-  local container, why = launch_in_turn(self, stage)
-  if not container then return nil, why end
-  local guard <close> = container
-  local ok, report
-  ok, why = give_orders(self, stage, container, ctx)
+--- Runs the stage in this sandbox, which is closed afterwards. Returns a stage
+-- outcome (see result.lua) | nil, err.
+local function use(self, stage, container, ctx)
+  local guard <close> = defer(function(_, failure)
+    container:close()
+    -- A cancelled run keeps its place until its sandbox does not need it any more.
+    if failure then container.gone:wait(REMOVAL_WAIT_MS) end
+  end)
+  local report
+  local ok, why = give_orders(self, stage, container, ctx)
   if not ok then return nil, why end
   ok, why = await_report(stage, container.box, ctx)
   if ok then
@@ -237,6 +283,38 @@ function Runner:stage(stage, ctx)
     container.gone:wait(REMOVAL_WAIT_MS)
   end
   return report
+end
+
+--- A sandbox of the pool for this stage, or nil[, err].
+local function take(self, stage)
+  if not self.pool:is_on() then return nil end
+  local kind, why = pool_kind(self, stage)
+  if not kind then return nil, why end
+  return self.pool:take(kind)
+end
+
+--- Whether a sandbox of the pool that failed had died while it waited, as far as
+-- one can tell: a loss in the middle of a run would meet a fresh one, too.
+local function was_stale(stage)
+  return stage.started_ms == nil or loop.now_ms() - stage.started_ms < STALE_MS
+end
+
+--- Runs one stage in a sandbox of its own. stage: {kind="c"|"r", entry, limits,
+-- wall_ms, argv, files={{path, mode, data}}, want=path or nil, writable, doing,
+-- run_id}. Returns a stage outcome | nil, err. A sandbox of the pool that turns
+-- out to be dead is replaced by a fresh one: what ran in it left no trace.
+function Runner:stage(stage, ctx)
+  local container, why = take(self, stage)
+  if container then
+    stage.image = container.image
+    local report, trouble = use(self, stage, container, ctx)
+    if report or not was_stale(stage) then return report, trouble end
+  elseif why and why.complete then
+    return nil, why -- no engine, no image: a fresh one would not come either
+  end
+  container, why = launch_in_turn(self, stage)
+  if not container then return nil, why end
+  return use(self, stage, container, ctx)
 end
 
 local function compile_stage(self, request, run_id)
@@ -261,25 +339,102 @@ local function run_stage(self, request, run_id, artifact)
   }
 end
 
+--- Everything that the compiler's output depends on.
+local function cache_key(stage, image, code)
+  local parts = { image.id, table.concat(stage.argv, "\0"), table.concat(environment(stage.entry), "\0") }
+  for name, value in pairs(stage.limits) do parts[#parts + 1] = name .. "=" .. tostring(value) end
+  table.sort(parts)
+  return table.concat(parts, "\0") .. "\0" .. code
+end
+
+local function copy(t)
+  local out = {}
+  for name, value in pairs(t) do out[name] = value end
+  return out
+end
+
 local function compiled(outcome)
   return outcome.compile.finish == "exit" and outcome.compile.code == 0 and outcome.compile.artifact ~= nil
 end
 
+--- The compiler's part, from the cache where the same was compiled before.
+-- Returns true (the program may run, artifact), false (it failed) | nil, err.
+local function compile(self, request, ctx, outcome)
+  local stage = compile_stage(self, request, outcome.run_id)
+  local image, why = self.engine:image(stage.entry.images)
+  if not image then return nil, why end
+  local made, artifact
+  made, why, outcome.cached = self.cache:get(cache_key(stage, image, request.code), function()
+    return self:stage(stage, ctx)
+  end)
+  if not made then return nil, why end
+  outcome.image = image.name
+  outcome.compile = copy(made)
+  if outcome.cached then outcome.compile.wall_ms = 0 end
+  if not compiled(outcome) then return false end
+  artifact, outcome.compile.artifact = outcome.compile.artifact, nil
+  return true, artifact
+end
+
+--- Lets so many compiled programs of unusual size exist in this server at once:
+-- each is here in full while it goes from one sandbox to the other. Returns a
+-- function that gives the place up; calling it again does nothing.
+local function enter_compile(self)
+  self.compiles:enter()
+  return function()
+    if self then self.compiles:leave() end
+    self = nil
+  end
+end
+
 local function execute(self, request, ctx, outcome)
+  local leave = request.language.compile and enter_compile(self) or function() end
+  local guard <close> = defer(leave)
   local artifact, why
   if request.language.compile then
-    local stage = compile_stage(self, request, outcome.run_id)
-    outcome.compile, why = self:stage(stage, ctx)
-    if not outcome.compile then return nil, why end
-    outcome.image = stage.image.name
-    if not compiled(outcome) then return outcome end
-    artifact, outcome.compile.artifact = outcome.compile.artifact, nil
+    local ok, answer = compile(self, request, ctx, outcome)
+    if ok == nil then return nil, answer end
+    if not ok then return outcome end
+    artifact = answer
+    if #artifact <= SMALL_ARTIFACT then leave() end
   end
   local stage = run_stage(self, request, outcome.run_id, artifact)
   outcome.run, why = self:stage(stage, ctx)
   if not outcome.run then return nil, why end
   outcome.image = stage.image.name
   return outcome
+end
+
+--- config: settings; engine: see engine.lua; log: function(text).
+function M.new(config, engine, log)
+  local self = setmetatable({
+    config = config, engine = engine, log = log,
+    gate = gate.new(config.limits.concurrency, config.limits.queue),
+    starts = gate.new(STARTS),
+    compiles = gate.new(math.max(2, ARTIFACTS // config.compile.artifact)),
+    cache = cache.new(config.compile.cache),
+  }, Runner)
+  self.pool = pool.new(config.pool, function(kind) return start_ahead(self, kind) end, log)
+  return self
+end
+
+--- Starts sandboxes of every language ahead, when the settings want that.
+function Runner:warm()
+  if self.config.pool.warm ~= "start" then return end
+  for _, name in ipairs(self.config.language_order) do
+    local request = { language = self.config.languages[name], code = "", timeout_ms = AHEAD_MS }
+    local artifact = request.language.compile and ""
+    for _, stage in ipairs { run_stage(self, request, "", artifact),
+      artifact and compile_stage(self, request, "") or nil } do
+      local kind = pool_kind(self, stage)
+      if kind then self.pool:stock(kind) end
+    end
+  end
+end
+
+--- Ends the pool: its sandboxes go, no more are started.
+function Runner:close()
+  self.pool:close()
 end
 
 --- Which of the images a run would use now: its name, or nil (none, no engine).

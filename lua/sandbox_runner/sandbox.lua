@@ -96,6 +96,12 @@ function Sandbox:words()
   return self.box and core.text.visible(core.text.repair(self.box:words())) or ""
 end
 
+--- Whether it still waits for its orders.
+function Sandbox:is_ready()
+  local state = not self.closed and self.box and self.box:state()
+  return state == "ready" or state == "held"
+end
+
 --- The agent has reported: the container ends by itself.
 function Sandbox:over()
   self.state = "over"

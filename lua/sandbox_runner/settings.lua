@@ -71,7 +71,18 @@ local TREE = {
       doc = "time limit of the compiler" },
     artifact = schema.size { min = KIB, max = 256 * MIB, default = 32 * MIB,
       doc = "largest program the compiler may hand over" },
+    cache = schema.size { min = 0, max = 16 * GIB, default = 64 * MIB,
+      doc = "memory for compiled programs that may be asked for again; 0 = none" },
   }, "the compile stage"),
+  pool = section({}, {
+    size = schema.integer { min = 0, max = 64, default = 1,
+      doc = "sandboxes started ahead per language and stage; 0 = none" },
+    max = schema.integer { min = 0, max = 256, default = 4, doc = "the same while many runs come" },
+    idle_seconds = schema.integer { min = 1, max = 86400, default = 300,
+      doc = "after so long without a run the number goes back to size" },
+    warm = schema.enum({ "first-use", "start" }, { default = "first-use",
+      doc = "whether they are started after the first run of a language, or with the server" }),
+  }, "sandboxes started ahead"),
   history = section({}, {
     enabled = schema.boolean { default = true, doc = "keep a record of runs" },
     file = schema.string { min_bytes = 1, max_bytes = 4096, pattern = "^[^\0]*$",
@@ -449,6 +460,7 @@ local function cross_check(state, config)
   local problems, values = {}, state.values
   at_most(state, problems, "limits.timeout_seconds", "limits.max_timeout_seconds")
   at_most(state, problems, "history.default_limit", "history.max_limit")
+  at_most(state, problems, "pool.size", "pool.max")
   at_most(state, problems, "compile.artifact", "compile.scratch", ", where the compiler writes it")
   at_most(state, problems, "compile.artifact", "limits.scratch", ", where the program runs from")
   check_sandbox(state, problems, "limits", values.limits, section_places("limits"))
@@ -550,6 +562,8 @@ local function check_owner(path)
   if not stat then return true end
   if stat.type == "directory" then
     return invalid(path .. ": this is a folder; name the file, as in --config DIR/init.lua")
+  elseif stat.type ~= "file" then
+    return invalid(path .. ": this is no regular file")
   end
   if not trusted_owner(stat.uid) then
     local uid = core.sys.uid()
@@ -566,14 +580,14 @@ end
 --- Reads the file at `path`. Returns as settings.parse does; an absent file is
 -- an error with code "not_found", one that others may write to is "denied".
 function settings.load(path)
+  local ok, err = check_owner(path) -- first: opening a FIFO would wait for ever
+  if not ok then return nil, err end
   local file, message = io.open(path, "rb")
   if not file then
     return invalid("cannot read " .. tostring(message), "not_found")
   end
-  local ok, err = check_owner(path)
-  local text = ok and file:read(MAX_FILE_BYTES + 1)
+  local text = file:read(MAX_FILE_BYTES + 1)
   file:close()
-  if not ok then return nil, err end
   if not text then return settings.parse("", path) end
   if #text > MAX_FILE_BYTES then return invalid(path .. ": larger than 1 MiB") end
   return settings.parse(text, path)

@@ -11,6 +11,7 @@ local M = {}
 
 local LABEL = "sandbox-runner"
 local FOREIGN_GRACE_SECONDS = 30
+local YOUNG_SECONDS = 60
 local OLD_AGENT_SECONDS = 24 * 3600
 
 --- A new instance. state: the state folder, or nil when there is none; without
@@ -66,7 +67,15 @@ local function label(container, name)
   return type(value) == "string" and value or ""
 end
 
+--- A removal that meets the engine's own makes Docker 20.10 list a ghost for
+-- ever. What runs ends by itself, since its stream is gone: it gets a minute.
+local function ends_by_itself(container, now)
+  local young = type(container.Created) == "number" and now - container.Created < YOUNG_SECONDS
+  return container.State == "removing" or container.State == "running" and young
+end
+
 local function is_left_over(owner, container, now)
+  if ends_by_itself(container, now) then return false end
   local state = state_of(owner, label(container, "instance"))
   if state == "dead" then return true end
   if state ~= "unknown" then return false end
@@ -108,8 +117,11 @@ end
 local function remove_stale_locks(owner, in_use)
   for _, name in ipairs(owner.dir and sys.list(owner.dir) or {}) do
     local instance = name:match("^(%x+)%.lock$")
-    if instance and not in_use[instance] and state_of(owner, instance) == "dead" then
-      os.remove(owner.dir .. "/" .. name)
+    local path = owner.dir .. "/" .. name
+    local stat = instance and not in_use[instance] and sys.stat(path)
+    -- The engine may still be making what a young owner has died over.
+    if stat and core.loop.wall() - stat.mtime > YOUNG_SECONDS and state_of(owner, instance) == "dead" then
+      os.remove(path)
     end
   end
 end
@@ -125,14 +137,12 @@ function M.run(docker, owner, keep)
   end
   local now, removed, in_use = M.engine_now(docker), 0, {}
   for _, container in ipairs(containers) do
-    if is_left_over(owner, container, now) then
-      local ok
-      ok, why = docker:remove(container.Id)
-      if ok or why.code == "not_found" then
-        removed = removed + 1
-      else
-        in_use[label(container, "instance")] = true
-      end
+    local ok = false
+    if is_left_over(owner, container, now) then ok, why = docker:remove(container.Id) end
+    if ok or ok == nil and why.code == "not_found" then
+      removed = removed + 1
+    else
+      in_use[label(container, "instance")] = true
     end
   end
   remove_stale_locks(owner, in_use)

@@ -20,6 +20,7 @@
 #include "child.h"
 #include "counters.h"
 #include "feed.h"
+#include "held.h"
 #include "job.h"
 #include "message.h"
 #include "outbox.h"
@@ -34,6 +35,7 @@
 
 enum stage {
     WAITING,  /* for files and the start order */
+    HELD,     /* the program waits for its script */
     RUNNING,  /* the program's first process lives */
     ENDING,   /* killing until no child is left */
     DRAINING, /* emptying the pipes that nobody can write to any more */
@@ -45,8 +47,8 @@ enum stage {
 struct stream {
     int fd;
     uint8_t type;
-    uint32_t cap_left;
-    uint64_t total;
+    uint32_t cap;
+    uint64_t total; /* produced; the first `cap` of them are sent */
 };
 
 static struct agent {
@@ -65,6 +67,7 @@ static struct agent {
     int kill_pause_ms;
     bool reap_again;
     struct sr_transfer files;
+    struct sr_held held;
     /* frames from the server */
     size_t in_len;
     unsigned char in[SR_WIRE_HEAD + SR_WIRE_MAX];
@@ -123,6 +126,7 @@ static void judge(struct agent *a, enum sr_end end, uint32_t code)
     a->judged = true;
     a->report.end = (uint8_t)end;
     a->report.code = code;
+    a->report.held = a->stage == HELD;
     a->kill_pause_ms = 0;
     a->stage = ENDING;
 }
@@ -160,7 +164,7 @@ static bool reap(struct agent *a)
 
 static void on_file(struct agent *a, const unsigned char *p, size_t n)
 {
-    if (sr_transfer_begin(&a->files, p, n, &a->failure) < 0)
+    if (sr_transfer_begin(&a->files, &a->held, p, n, &a->failure) < 0)
         fail(a);
 }
 
@@ -170,17 +174,27 @@ static void on_data(struct agent *a, const unsigned char *p, size_t n)
         fail(a);
 }
 
+/* From here on the run counts. */
+static void begin(struct agent *a, uint32_t wall_ms)
+{
+    sr_counters_read(&a->before);
+    a->started_us = now_us();
+    a->deadline_us = a->started_us + (uint64_t)wall_ms * 1000;
+}
+
 static void on_start(struct agent *a, const unsigned char *p, size_t n)
 {
     if (a->files.file >= 0 || sr_job_parse(&a->job, p, n) < 0) {
         FAIL(a, "bad order: start");
         return;
     }
-    a->out.cap_left = a->job.out_cap;
-    a->err.cap_left = a->job.err_cap;
-    sr_counters_read(&a->before);
-    a->started_us = now_us();
-    a->deadline_us = a->started_us + (uint64_t)a->job.wall_ms * 1000;
+    if (a->job.held && sr_held_make(&a->held, &a->files.scratch, a->job.held) < 0) {
+        FAIL(a, "cannot create \"", a->job.held, "\": ", strerror(errno));
+        return;
+    }
+    a->out.cap = a->job.out_cap;
+    a->err.cap = a->job.err_cap;
+    begin(a, a->job.wall_ms);
     if (sr_child_start(&a->child, &a->job) < 0) {
         FAIL(a, "cannot start the program: ", strerror(errno));
         return;
@@ -188,7 +202,32 @@ static void on_start(struct agent *a, const unsigned char *p, size_t n)
     a->feed.fd = a->child.in;
     a->out.fd = a->child.out;
     a->err.fd = a->child.err;
+    a->stage = a->job.held ? HELD : RUNNING;
+}
+
+/* What is sent stays one piece: after the first byte that was dropped, nothing. */
+static void change_cap(struct stream *s, uint32_t cap)
+{
+    if (s->total <= s->cap)
+        s->cap = cap;
+}
+
+static void on_go(struct agent *a, const unsigned char *p, size_t n)
+{
+    if (n != SR_WIRE_GO_SIZE || a->files.file >= 0 || sr_wire_get_u32(p) == 0) {
+        FAIL(a, "bad order: go");
+        return;
+    }
+    reap(a);
+    if (a->stage != HELD)
+        return; /* it has ended without its script: that is what is reported */
+    change_cap(&a->out, sr_wire_get_u32(p + 4));
+    change_cap(&a->err, sr_wire_get_u32(p + 8));
+    begin(a, sr_wire_get_u32(p));
+    a->before.cpu_us += sr_counters_cpu_of(a->child.pid);
     a->stage = RUNNING;
+    if (sr_held_release(&a->held, &a->files.scratch, a->child.pid) < 0)
+        FAIL(a, "cannot hand the script over: ", strerror(errno));
 }
 
 static void on_stdin(struct agent *a, const unsigned char *p, size_t n)
@@ -207,18 +246,22 @@ static void on_kill(struct agent *a, const unsigned char *p, size_t n)
 {
     (void)p;
     (void)n;
-    if (a->stage == RUNNING)
+    if (a->stage <= RUNNING)
         judge(a, SR_END_KILLED, 0);
 }
 
 static const struct {
     uint8_t type;
-    bool before_start; /* the rest comes after it, at any time */
+    enum stage first, last; /* when it may come */
     void (*handle)(struct agent *a, const unsigned char *p, size_t n);
 } ORDERS[] = {
-    {SR_WIRE_FILE, true, on_file},     {SR_WIRE_DATA, true, on_data},
-    {SR_WIRE_START, true, on_start},   {SR_WIRE_STDIN, false, on_stdin},
-    {SR_WIRE_STDIN_EOF, false, on_stdin_eof}, {SR_WIRE_KILL, false, on_kill},
+    {SR_WIRE_FILE, WAITING, HELD, on_file},
+    {SR_WIRE_DATA, WAITING, HELD, on_data},
+    {SR_WIRE_START, WAITING, WAITING, on_start},
+    {SR_WIRE_GO, HELD, HELD, on_go},
+    {SR_WIRE_STDIN, RUNNING, FLUSHING, on_stdin},
+    {SR_WIRE_STDIN_EOF, RUNNING, FLUSHING, on_stdin_eof},
+    {SR_WIRE_KILL, HELD, FLUSHING, on_kill},
 };
 
 static void obey(struct agent *a, const unsigned char *frame, size_t n)
@@ -226,10 +269,12 @@ static void obey(struct agent *a, const unsigned char *frame, size_t n)
     for (size_t i = 0; i < sizeof ORDERS / sizeof ORDERS[0]; i++) {
         if (ORDERS[i].type != frame[0])
             continue;
-        if (ORDERS[i].before_start == (a->stage == WAITING)) {
+        if (a->stage >= ORDERS[i].first && a->stage <= ORDERS[i].last) {
             ORDERS[i].handle(a, frame + SR_WIRE_HEAD, n);
             return;
         }
+        if (ORDERS[i].last == HELD && a->report.held)
+            return; /* sent before the server knew that the program had ended */
     }
     FAIL(a, "bad order: unknown, or at the wrong moment");
 }
@@ -274,7 +319,7 @@ static void hear(struct agent *a)
 
 static bool may_read(const struct agent *a, const struct stream *s)
 {
-    return s->fd >= 0 && (s->cap_left == 0 || !sr_outbox_full(&a->outbox));
+    return s->fd >= 0 && (s->total >= s->cap || !sr_outbox_full(&a->outbox));
 }
 
 /* Moves one chunk; past the cap it is only counted. Returns whether there may
@@ -283,7 +328,8 @@ static bool pump(struct agent *a, struct stream *s)
 {
     unsigned char *to = sr_outbox_payload(&a->outbox);
     ssize_t n = read(s->fd, to, SR_WIRE_MAX);
-    uint32_t keep;
+    uint64_t room = s->total < s->cap ? s->cap - s->total : 0;
+    size_t keep;
 
     if (n <= 0) {
         if (n == 0)
@@ -291,8 +337,7 @@ static bool pump(struct agent *a, struct stream *s)
         return false;
     }
     s->total += (uint64_t)n;
-    keep = (size_t)n < s->cap_left ? (uint32_t)n : s->cap_left;
-    s->cap_left -= keep;
+    keep = (size_t)n < room ? (size_t)n : (size_t)room;
     if (keep)
         sr_outbox_commit(&a->outbox, s->type, keep);
     return true;
@@ -310,7 +355,7 @@ static void step_running(struct agent *a)
     if (now_us() < a->deadline_us)
         return;
     reap(a); /* an end that has happened wins over the deadline */
-    if (a->stage == RUNNING)
+    if (a->stage <= RUNNING)
         judge(a, SR_END_WALL, 0);
 }
 
@@ -321,6 +366,7 @@ static void step_ending(struct agent *a)
         a->kill_pause_ms = a->kill_pause_ms < 16 ? a->kill_pause_ms * 2 + 1 : 16;
         return;
     }
+    sr_transfer_drop(&a->files);
     a->stage = DRAINING;
 }
 
@@ -351,7 +397,7 @@ static void report(struct agent *a)
 
     sr_counters_read(&after);
     a->report.oom = after.oom_kills > a->before.oom_kills;
-    a->report.cpu_us = after.cpu_us - a->before.cpu_us;
+    a->report.cpu_us = after.cpu_us > a->before.cpu_us ? after.cpu_us - a->before.cpu_us : 0;
     a->report.peak_bytes = sr_counters_peak(&a->before, &after);
     a->report.out_bytes = a->out.total;
     a->report.err_bytes = a->err.total;
@@ -382,8 +428,9 @@ static void step_flushing(struct agent *a)
 }
 
 static void (*const STEPS[STAGES])(struct agent *a) = {
-    [WAITING] = step_waiting,   [RUNNING] = step_running, [ENDING] = step_ending,
-    [DRAINING] = step_draining, [SENDING] = step_sending, [FLUSHING] = step_flushing,
+    [WAITING] = step_waiting, [HELD] = step_running,      [RUNNING] = step_running,
+    [ENDING] = step_ending,   [DRAINING] = step_draining, [SENDING] = step_sending,
+    [FLUSHING] = step_flushing,
 };
 
 static void step(struct agent *a)

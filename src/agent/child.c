@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -88,6 +89,39 @@ static void seal_descriptors(void)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
+static const char *path_of(char *const env[])
+{
+    for (; *env; env++)
+        if (!strncmp(*env, "PATH=", 5))
+            return *env + 5;
+    return "/usr/local/bin:/usr/bin:/bin";
+}
+
+/* Looks argv[0] up in PATH as execvpe(3) does, but for one thing: a file that is
+ * no program is an error here and never given to a shell. Returns only with the
+ * trouble in errno; a file that may not be run is worse news than none. */
+static void execute(char *const argv[], char *const env[])
+{
+    const char *name = argv[0], *at = path_of(env);
+    int worst = ENOENT;
+    char file[4096];
+
+    if (strchr(name, '/')) {
+        execve(name, argv, env);
+        return;
+    }
+    while (*at) {
+        size_t n = strcspn(at, ":");
+
+        if (snprintf(file, sizeof file, "%.*s/%s", (int)n, at, name) < (int)sizeof file)
+            execve(file, argv, env);
+        if (errno != ENOENT && errno != ENOTDIR)
+            worst = errno;
+        at += n + (at[n] == ':');
+    }
+    errno = worst;
+}
+
 static _Noreturn void run(const struct sr_job *job, const int fds[3], int trouble)
 {
     reset_signals();
@@ -102,8 +136,7 @@ static _Noreturn void run(const struct sr_job *job, const int fds[3], int troubl
         give_up(trouble, STEP_CWD);
     umask(022);
     seal_descriptors();
-    environ = (char **)job->env; /* execvp looks for PATH there */
-    execvp(job->argv[0], job->argv);
+    execute(job->argv, job->env);
     give_up(trouble, STEP_RUN);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #define GROUP "/sys/fs/cgroup/"
@@ -46,6 +47,16 @@ void sr_counters_read(struct sr_counters *c)
     getrusage(RUSAGE_CHILDREN, &use);
     c->cpu_us = microseconds(use.ru_utime) + microseconds(use.ru_stime);
     c->rss_bytes = (uint64_t)use.ru_maxrss * 1024;
+}
+
+uint64_t sr_counters_cpu_of(pid_t pid)
+{
+    struct timespec used;
+    clockid_t clock;
+
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) < 0)
+        return 0;
+    return (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000;
 }
 
 uint64_t sr_counters_peak(const struct sr_counters *before, const struct sr_counters *after)

@@ -6,6 +6,7 @@
 #define SR_COUNTERS_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 struct sr_counters {
     uint64_t oom_kills;
@@ -15,6 +16,10 @@ struct sr_counters {
 };
 
 void sr_counters_read(struct sr_counters *c);
+
+/* CPU time that a process has used so far, its children not counted, in
+ * microseconds; 0 when it is gone. */
+uint64_t sr_counters_cpu_of(pid_t pid);
 
 /* Peak memory of the program: the largest process, or the whole group where
  * that is more. The group's mark counts only when it moved since `before` (the

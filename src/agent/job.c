@@ -42,6 +42,14 @@ static int on_want(struct sr_job *j, char *p, size_t n)
     return 0;
 }
 
+static int on_held(struct sr_job *j, char *p, size_t n)
+{
+    if (j->held || !sr_wire_path_ok(p, n))
+        return -1;
+    j->held = terminate(p, n);
+    return 0;
+}
+
 static int on_stdin(struct sr_job *j, char *p, size_t n)
 {
     (void)n;
@@ -99,6 +107,7 @@ static const struct {
     {SR_FIELD_OUT, 4, 4, on_out},
     {SR_FIELD_ERR, 4, 4, on_err},
     {SR_FIELD_STDIN, 1, 1, on_stdin},
+    {SR_FIELD_HELD, 1, SR_WIRE_PATH_MAX, on_held},
     {SR_FIELD_WANT, 9, 8 + SR_WIRE_PATH_MAX, on_want},
 };
 

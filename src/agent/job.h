@@ -24,6 +24,7 @@ struct sr_job {
     struct sr_want want[SR_JOB_WANTS];
     size_t n_argv, n_env, n_want;
     const char *cwd;
+    const char *held; /* path of the script that comes later, or NULL */
     uid_t uid;
     uint32_t wall_ms, cpu_seconds;
     uint32_t out_cap, err_cap;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h> /* renameat() */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,30 +53,43 @@ static int step_into(const struct sr_place *p, int at, const char *name, int cre
     return fd;
 }
 
-/* Opens the last component of path with `flags`, walking one component at a
- * time so that no link on the way is followed. */
-static int open_below(const struct sr_place *p, const char *path, int flags, mode_t mode)
+/* Opens the folder that `path` is in, walking one component at a time so that
+ * no link on the way is followed. `last` gets the last component. */
+static int open_folder(const struct sr_place *p, const char *path, int create, const char **last)
 {
-    int at = p->fd, fd;
+    int at = p->fd;
     const char *slash;
 
-    while ((slash = strchr(path, '/'))) {
+    while (at >= 0 && (slash = strchr(path, '/'))) {
         char name[256];
 
         memcpy(name, path, (size_t)(slash - path));
         name[slash - path] = 0;
-        at = step_into(p, at, name, flags & O_CREAT);
-        if (at < 0)
-            return -1;
+        at = step_into(p, at, name, create);
         path = slash + 1;
     }
-    fd = openat(at, path, flags | O_NOFOLLOW | O_CLOEXEC, mode);
-    if (at != p->fd) {
-        int saved = errno;
+    *last = path;
+    return at;
+}
 
+static void close_folder(const struct sr_place *p, int at)
+{
+    int saved = errno;
+
+    if (at != p->fd)
         close(at);
-        errno = saved;
-    }
+    errno = saved;
+}
+
+static int open_below(const struct sr_place *p, const char *path, int flags, mode_t mode)
+{
+    const char *last;
+    int at = open_folder(p, path, flags & O_CREAT, &last), fd;
+
+    if (at < 0)
+        return -1;
+    fd = openat(at, last, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+    close_folder(p, at);
     return fd;
 }
 
@@ -89,6 +103,40 @@ int sr_place_create(const struct sr_place *p, const char *path, mode_t mode)
     sr_ids_leave();
     errno = saved;
     return fd;
+}
+
+int sr_place_fifo(const struct sr_place *p, const char *path)
+{
+    const char *last;
+    int at, rc = -1, saved;
+
+    sr_ids_enter(p->uid, p->gid);
+    at = open_folder(p, path, 1, &last);
+    if (at >= 0) {
+        rc = mkfifoat(at, last, 0444);
+        close_folder(p, at);
+    }
+    saved = errno;
+    sr_ids_leave();
+    errno = saved;
+    return rc;
+}
+
+int sr_place_replace(const struct sr_place *p, const char *path, const char *from)
+{
+    const char *last, *slash = strrchr(from, '/');
+    int at, rc = -1, saved;
+
+    sr_ids_enter(p->uid, p->gid);
+    at = open_folder(p, path, 0, &last);
+    if (at >= 0) {
+        rc = renameat(at, slash ? slash + 1 : from, at, last);
+        close_folder(p, at);
+    }
+    saved = errno;
+    sr_ids_leave();
+    errno = saved;
+    return rc;
 }
 
 int sr_place_read(const struct sr_place *p, const char *path, uid_t uid, uint64_t max,

@@ -28,6 +28,14 @@ int sr_place_open(struct sr_place *p, const char *path);
  * writing, or -1 with errno; EEXIST when anything has that name. */
 int sr_place_create(const struct sr_place *p, const char *path, mode_t mode);
 
+/* Makes the FIFO `path`, which everybody may read, owned as the scratch folder
+ * is, and the folders above it. Returns 0, or -1 with errno. */
+int sr_place_fifo(const struct sr_place *p, const char *path);
+
+/* Lets the file `from` take the place of `path`, both in one folder. Returns 0,
+ * or -1 with errno. */
+int sr_place_replace(const struct sr_place *p, const char *path, const char *from);
+
 /* Opens the regular file `path` for reading with the rights of uid. Returns a
  * descriptor and its size, or -1 with the SR_MISSING_* that says why not. */
 int sr_place_read(const struct sr_place *p, const char *path, uid_t uid, uint64_t max,

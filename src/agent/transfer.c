@@ -15,8 +15,8 @@ static void finish(struct sr_transfer *t)
     }
 }
 
-int sr_transfer_begin(struct sr_transfer *t, const unsigned char *p, size_t n,
-                      struct sr_message *why)
+int sr_transfer_begin(struct sr_transfer *t, const struct sr_held *held, const unsigned char *p,
+                      size_t n, struct sr_message *why)
 {
     char path[SR_WIRE_PATH_MAX + 1];
 
@@ -27,7 +27,7 @@ int sr_transfer_begin(struct sr_transfer *t, const unsigned char *p, size_t n,
     }
     memcpy(path, p + FILE_FIXED, n - FILE_FIXED);
     path[n - FILE_FIXED] = 0;
-    t->file = sr_place_create(&t->scratch, path, sr_wire_get_u32(p));
+    t->file = sr_place_create(&t->scratch, sr_held_divert(held, path), sr_wire_get_u32(p));
     if (t->file < 0) {
         sr_message_join(why, "cannot create \"", path, "\": ", strerror(errno), NULL);
         return -1;
@@ -35,6 +35,12 @@ int sr_transfer_begin(struct sr_transfer *t, const unsigned char *p, size_t n,
     t->left = sr_wire_get_u64(p + 4);
     finish(t);
     return 0;
+}
+
+void sr_transfer_drop(struct sr_transfer *t)
+{
+    t->left = 0;
+    finish(t);
 }
 
 int sr_transfer_take(struct sr_transfer *t, const unsigned char *p, size_t n,

@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+/* The second byte of a report. */
+#define FLAG_OOM 1
+#define FLAG_HELD 2
+
 void sr_wire_put_u32(unsigned char *p, uint32_t v)
 {
     for (int i = 3; i >= 0; i--, v >>= 8)
@@ -56,7 +60,7 @@ void sr_wire_put_head(unsigned char *p, uint8_t type, uint32_t n)
 void sr_wire_put_report(unsigned char p[SR_WIRE_REPORT_SIZE], const struct sr_report *r)
 {
     p[0] = r->end;
-    p[1] = r->oom;
+    p[1] = (unsigned char)((r->oom ? FLAG_OOM : 0) | (r->held ? FLAG_HELD : 0));
     sr_wire_put_u32(p + 2, r->code);
     sr_wire_put_u64(p + 6, r->wall_us);
     sr_wire_put_u64(p + 14, r->cpu_us);
@@ -67,11 +71,12 @@ void sr_wire_put_report(unsigned char p[SR_WIRE_REPORT_SIZE], const struct sr_re
 
 int sr_wire_get_report(const unsigned char *p, size_t n, struct sr_report *r)
 {
-    if (n != SR_WIRE_REPORT_SIZE || p[0] > SR_END_KILLED)
+    if (n != SR_WIRE_REPORT_SIZE || p[0] > SR_END_KILLED || p[1] > (FLAG_OOM | FLAG_HELD))
         return -1;
     *r = (struct sr_report){
         .end = p[0],
-        .oom = p[1] != 0,
+        .oom = (p[1] & FLAG_OOM) != 0,
+        .held = (p[1] & FLAG_HELD) != 0,
         .code = sr_wire_get_u32(p + 2),
         .wall_us = sr_wire_get_u64(p + 6),
         .cpu_us = sr_wire_get_u64(p + 14),

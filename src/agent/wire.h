@@ -28,6 +28,7 @@ enum {
     SR_WIRE_FILE = 'F',      /* u32 mode, u64 size, path: a file below the scratch folder begins */
     SR_WIRE_DATA = 'D',      /* bytes of the file that was begun (both ways) */
     SR_WIRE_START = 'S',     /* the start order: fields, see SR_FIELD_* */
+    SR_WIRE_GO = 'G',        /* u32 wall ms, u32 out, u32 err: the held run begins, see below */
     SR_WIRE_STDIN = 'I',     /* bytes for the program's standard input */
     SR_WIRE_STDIN_EOF = 'E', /* empty: close the program's standard input */
     SR_WIRE_KILL = 'K'       /* empty: kill the program, then report */
@@ -44,17 +45,27 @@ enum {
     SR_WIRE_FAILURE = '!'   /* text: the program could not be started; the last frame of a run */
 };
 
+/* A held start (SR_FIELD_HELD): the program is started before its script
+ * exists. It sleeps in the opening of the script's path (held.h). Then files
+ * may still be sent, the script among them, and SR_WIRE_GO hands it over:
+ * clock, CPU time and peak memory count from there, and its limits take the
+ * place of those in the start order. A program that ends before that is
+ * reported at once (`held` in the report); orders that cross with the report
+ * are ignored. */
+#define SR_WIRE_GO_SIZE 12
+
 /* A field of the start order: u8 tag, u32 length, bytes. */
 enum {
     SR_FIELD_ARG = 'a',    /* one element of argv; repeated, in order; at least one */
     SR_FIELD_ENV = 'e',    /* "NAME=value"; repeated; the whole environment of the program */
     SR_FIELD_CWD = 'c',    /* absolute path */
     SR_FIELD_UID = 'u',    /* u32: uid and gid of the program, never 0 */
-    SR_FIELD_WALL = 't',   /* u32: wall-clock limit, ms, > 0 */
+    SR_FIELD_WALL = 't',   /* u32: wall-clock limit, ms, > 0; if held: longest wait for GO */
     SR_FIELD_CPU = 'r',    /* u32: RLIMIT_CPU, seconds; a backstop per process */
     SR_FIELD_OUT = 'o',    /* u32: bytes of stdout to send; the rest is counted and dropped */
     SR_FIELD_ERR = 'p',    /* u32: the same for stderr */
     SR_FIELD_STDIN = 'i',  /* u8: 0 = /dev/null, 1 = a pipe fed by SR_WIRE_STDIN */
+    SR_FIELD_HELD = 'h',   /* path of the script that will be sent later; at most one */
     SR_FIELD_WANT = 'w'    /* u64 largest size, path: send it after the end; repeated */
 };
 
@@ -70,8 +81,9 @@ enum sr_end {
 struct sr_report {
     uint8_t end;  /* enum sr_end */
     uint8_t oom;  /* 1: the kernel killed something in this sandbox for memory */
+    uint8_t held; /* 1: ended before SR_WIRE_GO, so nothing of its script has run */
     uint32_t code;
-    uint64_t wall_us;    /* from exec to the end of the main process */
+    uint64_t wall_us;    /* from exec, or SR_WIRE_GO, to the end of the main process */
     uint64_t cpu_us;     /* user + system of the program and all its children */
     uint64_t peak_bytes; /* peak memory */
     uint64_t out_bytes;  /* produced on stdout, sent or not */
@@ -95,7 +107,8 @@ void sr_wire_put_head(unsigned char *p, uint8_t type, uint32_t n);
 
 void sr_wire_put_report(unsigned char p[SR_WIRE_REPORT_SIZE], const struct sr_report *r);
 
-/* Returns 0, or -1 when n is not SR_WIRE_REPORT_SIZE or `end` is unknown. */
+/* Returns 0, or -1 when n is not SR_WIRE_REPORT_SIZE, or `end` or a flag
+ * is unknown. */
 int sr_wire_get_report(const unsigned char *p, size_t n, struct sr_report *r);
 
 #endif

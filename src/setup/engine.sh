@@ -3,16 +3,19 @@
 # and installs Debian's docker.io only where there is no engine at all.
 #
 #   engine.sh           find, start or install; status 0 when an engine answers
-#   engine.sh --state   print up, denied (a socket is there, but not for this user) or down
+#   engine.sh --state   print up, denied (a socket is there, but not for this user), down, or absent
+#                       (down, and none is installed either)
+#   engine.sh --places  print the places that are tried, in their order
 #
-# SR_ENGINE_SOCKET and SR_DOCKERD_ARGS stand for the socket and dockerd's arguments, so that the
-# starting of an engine can be tried beside the machine's own.
+# SR_ENGINE_SOCKET, SR_ENGINE_LOG and SR_DOCKERD_ARGS stand for the socket, dockerd's log and its
+# arguments, so that the starting of an engine can be tried beside the machine's own.
 set -uo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 WAIT_SECONDS=60
 SYSTEM_SOCKET=${SR_ENGINE_SOCKET:-/var/run/docker.sock}
+HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
 
 say() { echo "engine: $*"; }
 die() { printf 'engine: %s\n' "$@" >&2; exit 1; }
@@ -40,10 +43,11 @@ ping_unix() {
     fi
 }
 
+# $1: the address, $2: a folder with keys, or nothing for plain HTTP.
 ping_tcp() {
-    local rest=${1#tcp://} certs=${DOCKER_CERT_PATH:-$HOME/.docker}
+    local rest=${1#tcp://} certs=$2
     bash "$HERE/packages.sh" ping >&2 || return 1
-    if [ -n "${DOCKER_TLS_VERIFY:-}" ]; then
+    if [ -n "$certs" ]; then
         curl -sf -m 5 --cacert "$certs/ca.pem" --cert "$certs/cert.pem" --key "$certs/key.pem" \
             "https://$rest/_ping"
     else
@@ -51,41 +55,63 @@ ping_tcp() {
     fi >/dev/null 2>&1
 }
 
-# The host of the current context, read from the client's files: the client need not be installed.
-context_host() {
-    local dir=${DOCKER_CONFIG:-$HOME/.docker} name=${DOCKER_CONTEXT:-} id
-    [ -n "$name" ] || name=$(sed -n 's/.*"currentContext" *: *"\([^"]*\)".*/\1/p' \
-        "$dir/config.json" 2>/dev/null)
-    case $name in '' | default) return ;; esac
-    id=$(printf %s "$name" | sha256sum | cut -d' ' -f1)
-    sed -n 's/.*"Host" *: *"\([^"]*\)".*/\1/p' "$dir/contexts/meta/$id/meta.json" 2>/dev/null |
-        head -n 1
+# A value of an object in one line of JSON, where the name is a member of the outermost object.
+json_name() { sed -n 's/^{[^{]*"Name" *: *"\([^"]*\)".*/\1/p'; }
+
+# Read from the client's files, as the client need not be installed. Sets CONTEXT to the name of the
+# Docker context in use ("" for the default one), CONTEXT_HOST to its address ("" when there is none
+# of that name) and CERTS to the folder with its keys, if it has any.
+find_context() {
+    local dir=${DOCKER_CONFIG:-$HOME/.docker} file text
+    CONTEXT=${DOCKER_CONTEXT:-} CONTEXT_HOST=
+    [ -n "$CONTEXT" ] || CONTEXT=$(tr -d '\n' 2>/dev/null <"$dir/config.json" |
+        sed -n 's/.*"currentContext"[[:space:]]*:[[:space:]]*"\([^"]*\)".*/\1/p')
+    [ "$CONTEXT" != default ] || CONTEXT=
+    [ -n "$CONTEXT" ] || return
+    for file in "$dir"/contexts/meta/*/meta.json; do
+        [ -r "$file" ] || continue
+        text=$(tr -d '\n' <"$file")
+        [ "$(json_name <<<"$text")" = "$CONTEXT" ] || continue
+        CONTEXT_HOST=$(grep -o '"docker" *: *{[^}]*}' <<<"$text" |
+            sed -n 's/.*"Host" *: *"\([^"]*\)".*/\1/p' | head -n 1)
+        CERTS=$dir/contexts/tls/$(basename "$(dirname "$file")")/docker
+        [ -d "$CERTS" ] || CERTS=
+        return
+    done
 }
 
-# In the order in which the program looks.
-candidates() {
-    local context runtime=${XDG_RUNTIME_DIR:-/run/user/$(id -u)}
+# Sets PLACES in the order in which the program looks (lua/sandbox_runner/address.lua), and NAMED to
+# who named the only place, if somebody did: an engine at another one would not be used.
+find_places() {
+    local runtime=${XDG_RUNTIME_DIR:-/run/user/$(id -u)}
+    PLACES=() NAMED='' CERTS=''
     if [ -n "${SR_ENGINE_SOCKET:-}" ]; then
-        echo "unix://$SR_ENGINE_SOCKET"
+        PLACES=("unix://$SR_ENGINE_SOCKET")
         return
     fi
     if [ -n "${DOCKER_HOST:-}" ]; then
-        echo "$DOCKER_HOST"
+        PLACES=("$DOCKER_HOST") NAMED=DOCKER_HOST
+        [ -z "${DOCKER_TLS_VERIFY:-}" ] || CERTS=${DOCKER_CERT_PATH:-$HOME/.docker}
         return
     fi
-    context=$(context_host)
-    [ -z "$context" ] || echo "$context"
-    printf 'unix://%s\n' "$SYSTEM_SOCKET" "$runtime/docker.sock" "$HOME/.docker/run/docker.sock" \
-        "$HOME/.docker/desktop/docker.sock" "$HOME/.colima/default/docker.sock" \
-        "$runtime/podman/podman.sock" /run/podman/podman.sock
+    find_context
+    if [ -n "$CONTEXT" ]; then
+        NAMED="the Docker context \"$CONTEXT\""
+        [ -z "$CONTEXT_HOST" ] || PLACES=("$CONTEXT_HOST")
+        return
+    fi
+    PLACES=("$SYSTEM_SOCKET" "$runtime/docker.sock" "$HOME/.docker/run/docker.sock"
+        "$HOME/.docker/desktop/docker.sock" "$HOME/.colima/default/docker.sock"
+        "$HOME/.orbstack/run/docker.sock" "$runtime/podman/podman.sock" /run/podman/podman.sock)
+    PLACES=("${PLACES[@]/#/unix://}")
 }
 
 # Sets STATE to up, denied or down, and HOST to the candidate that decided it.
 look() {
-    local host list
+    local host
     STATE=down HOST=
-    list=$(candidates)
-    while IFS= read -r host; do
+    find_places
+    for host in "${PLACES[@]}"; do
         case $host in
             unix://*)
                 SOCKET=${host#unix://}
@@ -97,14 +123,14 @@ look() {
                 fi
                 ;;
             tcp://*)
-                if ping_tcp "$host"; then
+                if ping_tcp "$host" "$CERTS"; then
                     STATE=up HOST=$host
                     return
                 fi
                 ;;
             *) say "cannot judge the engine at $host: only unix:// and tcp:// are known" >&2 ;;
         esac
-    done <<<"$list"
+    done
 }
 
 # --- what is installed ---
@@ -134,6 +160,10 @@ installed_engine() {
 # --- starting ---
 
 log_file() {
+    if [ -n "${SR_ENGINE_LOG:-}" ]; then
+        echo "$SR_ENGINE_LOG"
+        return
+    fi
     if [ "$(id -u)" -eq 0 ] || [ ${#AS_ROOT[@]} -gt 0 ]; then
         if [ -d /var/log ]; then
             echo /var/log/sandbox-runner-dockerd.log
@@ -238,14 +268,28 @@ explain_denied() {
 }
 
 explain_absent() {
+    if [ -n "$NAMED" ] && [ ${#PLACES[@]} -eq 0 ]; then
+        die "$NAMED does not exist." "Choose one of \`docker context ls\`, or unset DOCKER_CONTEXT."
+    elif [[ $NAMED && ${PLACES[0]} == ssh://* ]]; then
+        die "$NAMED names ${PLACES[0]}, and ssh is not spoken here." \
+            "Forward the socket (ssh -L /tmp/engine.sock:/var/run/docker.sock HOST) and set" \
+            "DOCKER_HOST=unix:///tmp/engine.sock, or engine.address = \"unix:///tmp/engine.sock\" in init.lua."
+    elif [ -n "$NAMED" ]; then
+        die "$NAMED names ${PLACES[0]}, and nothing answers there." \
+            "Start that engine, or choose none to use the one of this machine."
+    fi
     case $1 in
         desktop) die "Docker Desktop is installed but not running; start it (systemctl --user start docker-desktop)" ;;
         snap) die "the Docker snap is installed but not running; start it (sudo snap start docker)" ;;
     esac
-    if [ -n "${DOCKER_HOST:-}" ] && [ -z "${SR_ENGINE_SOCKET:-}" ]; then
-        die "DOCKER_HOST is $DOCKER_HOST, and nothing answers there." \
-            "Start that engine, or unset DOCKER_HOST to use the one of this machine."
-    fi
+}
+
+# What answers here may still be refused by the program. It is said and no more: whether init.lua
+# allows it is not known here.
+warn_of_plain_tcp() {
+    case $HOST in tcp://*) [ -z "$CERTS" ] || return ;; *) return ;; esac
+    say "plain tcp gives root to whoever can reach it, so the program refuses it: set DOCKER_TLS_VERIFY=1" >&2
+    say "and DOCKER_CERT_PATH, or, if you mean it, engine.allow_plain_tcp = true in init.lua" >&2
 }
 
 install_engine() {
@@ -263,8 +307,18 @@ install_engine() {
 
 main() {
     local kind
+    case ${1:-} in
+        '' | --state) ;;
+        --places)
+            find_places
+            [ ${#PLACES[@]} -eq 0 ] || printf '%s\n' "${PLACES[@]}"
+            return
+            ;;
+        *) echo "usage: engine.sh [--state|--places]" >&2; exit 2 ;;
+    esac
     look
     if [ "${1:-}" = --state ]; then
+        [ "$STATE" != down ] || [ -n "$NAMED$(installed_engine)" ] || STATE=absent
         echo "$STATE"
         return
     fi
@@ -276,7 +330,10 @@ main() {
         look
     fi
     case $STATE in
-        up) say "$HOST answers" ;;
+        up)
+            say "$HOST answers"
+            warn_of_plain_tcp
+            ;;
         denied) explain_denied ;;
         down) die "still no engine answers on any known socket" ;;
     esac

@@ -31,10 +31,20 @@ case $NAME in
     *) usage ;;
 esac
 
+# The program as the one who reads a message can call it: in the source tree, or installed.
+program() {
+    local path
+    for path in "$HERE/../../build/sandbox-runner" "$HERE/../../../bin/sandbox-runner"; do
+        [ ! -x "$path" ] || { echo "$(cd "$(dirname "$path")" && pwd)/sandbox-runner"; return; }
+    done
+    echo sandbox-runner
+}
+
 # debootstrap makes device nodes and chroots: there is no way around root.
 if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null 2>&1 ||
-        die "building an image needs root (debootstrap), and there is no sudo here; run it as root"
+        die "building an image needs root (debootstrap), and there is no sudo here." \
+            "As root: $(program) --get-images"
     # The file is opened here and not by root: it stays the caller's, and a kernel that keeps root
     # from opening others' files in /tmp (fs.protected_regular) has nothing to say.
     [ "$OUT" != - ] || OUT=/dev/stdout

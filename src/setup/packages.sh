@@ -3,10 +3,14 @@
 #
 #   packages.sh GROUP...        groups: build test sdk lint engine ping image
 #   packages.sh --check GROUP   installs nothing; status 1 and the names when something is missing
+#   packages.sh --line GROUP... as the first; but where only root can install, the line for root names
+#                               the engine's packages too, if no engine is here: one line for all
 #
 # A need is met when the thing itself is there (a command, a library known to pkg-config), wherever
 # it came from: a compiler or Node of the user's own is as good as Debian's package.
 set -uo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # KIND:WHAT:PACKAGE, one a line. Kinds: cmd = command on PATH, pc = pkg-config module,
 # clib = library that gcc finds, lua = module that lua5.4 loads, pkg = installed package.
@@ -31,6 +35,7 @@ pc:cmocka:libcmocka-dev
 lua:busted:lua-busted
 lua:socket.unix:lua-socket
 cmd:sqlite3:sqlite3
+cmd:openssl:openssl
 LIST
             ;;
         sdk)
@@ -93,16 +98,28 @@ missing_of() {
 # Root's own commands live in sbin, which a plain user's PATH lacks.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
+can_be_root() { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1; }
+
+show_line() {
+    echo "    apt-get update && apt-get install -y --no-install-recommends $*" >&2
+}
+
+# $1: yes when the engine's packages belong in the line; the packages.
+leave_it_to_root() {
+    local with_engine=$1 engine=()
+    shift
+    echo "Missing packages: $*"
+    if [ "$with_engine" = yes ] && [ "$(bash "$HERE/engine.sh" --state 2>/dev/null)" = absent ]; then
+        mapfile -t engine < <(missing_of engine)
+        echo "No Docker engine is here either; the line below installs one."
+    fi
+    echo "Not root, and no sudo here. Run this line as root, then try again:" >&2
+    show_line "$@" "${engine[@]}"
+}
+
 install_packages() {
     local as_root=()
-    if [ "$(id -u)" -ne 0 ]; then
-        if ! command -v sudo >/dev/null 2>&1; then
-            echo "Not root, and no sudo here. Run this line as root, then try again:" >&2
-            echo "    apt-get update && apt-get install -y --no-install-recommends $*" >&2
-            return 1
-        fi
-        as_root=(sudo)
-    fi
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo)
     # A source that fails in the update (a third party's, say) is no reason to stop: what matters is
     # whether these packages can be had. --no-remove: nothing of the user's has to make way.
     local log
@@ -117,17 +134,17 @@ install_packages() {
     tail -n 20 "$log" >&2
     rm -f "$log"
     echo "The installation failed; its last lines stand above. By hand, as root:" >&2
-    echo "    apt-get update && apt-get install -y --no-install-recommends $*" >&2
+    show_line "$@"
     return 1
 }
 
 main() {
-    local check=no group missing=() found
-    if [ "${1:-}" = --check ]; then
-        check=yes
-        shift
-    fi
-    [ $# -gt 0 ] || { echo "usage: packages.sh [--check] GROUP..." >&2; return 2; }
+    local check=no line=no group missing=() found
+    case ${1:-} in
+        --check) check=yes; shift ;;
+        --line) line=yes; shift ;;
+    esac
+    [ $# -gt 0 ] || { echo "usage: packages.sh [--check|--line] GROUP..." >&2; return 2; }
     for group in "$@"; do
         found=$(missing_of "$group") || return 2
         [ -z "$found" ] || mapfile -t -O ${#missing[@]} missing <<<"$found"
@@ -141,6 +158,10 @@ main() {
     if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>&1; then
         echo "Missing here (Debian's names): ${missing[*]}" >&2
         echo "This is no Debian: install them with your own package manager, then try again." >&2
+        return 1
+    fi
+    if ! can_be_root; then
+        leave_it_to_root $line "${missing[@]}"
         return 1
     fi
     echo "Missing packages, to be installed now: ${missing[*]}"

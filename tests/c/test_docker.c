@@ -41,6 +41,7 @@ static void test_old_version_is_refused(void **state)
         assert_int_equal(sr_docker_negotiate(&d, old[i], &err), -1);
         assert_int_equal(err.code, SR_INVALID);
         assert_non_null(strstr(err.msg, old[i]));
+        assert_non_null(strstr(err.msg, "too old"));
         assert_non_null(strstr(err.msg, "20.10"));
         assert_string_equal(d.prefix, "");
     }
@@ -136,6 +137,65 @@ static void test_long_message_is_cut(void **state)
     assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
 }
 
+static void test_fault_in_the_body_of_a_wait(void **state)
+{
+    static const struct {
+        long status;
+        const char *body;
+        enum sr_code code;
+        const char *text;
+    } table[] = {
+        {200, "{\"StatusCode\":0}", SR_OK, NULL},
+        {200, "{\"StatusCode\":137,\"Error\":null}", SR_OK, NULL},
+        {200, "{\"StatusCode\":0,\"Error\":{\"Message\":\"\"}}", SR_OK, NULL},
+        {200, "", SR_OK, NULL},
+        {200, "{\"StatusCode\":0,\"Error\":{\"Message\":\"device busy\"}}", SR_INTERNAL, "device busy"},
+        {404, "{\"message\":\"No such container\"}", SR_NOT_FOUND, "No such container"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct sr_call call = {.status = table[i].status};
+        struct sr_err err = {.code = SR_OK};
+        int rc;
+
+        sr_buf_puts(&call.answer, table[i].body);
+        rc = sr_docker_check_wait(&call, &err);
+        sr_buf_clear(&call.answer);
+        assert_int_equal(rc, table[i].code == SR_OK ? 0 : -1);
+        if (rc < 0) {
+            assert_int_equal(err.code, table[i].code);
+            assert_non_null(strstr(err.msg, table[i].text));
+        }
+    }
+}
+
+static void test_refused_attach(void **state)
+{
+    static struct sr_stream s;
+    struct sr_err err;
+
+    (void)state;
+    s.status = 404;
+    sr_docker_refused(&s, "{\"message\":\"No such container: abc\"}", 36, &err);
+    assert_int_equal(err.code, SR_NOT_FOUND);
+    assert_string_equal(err.msg, "attach: No such container: abc (HTTP 404)");
+    s.status = 204; /* a success, but no stream either */
+    sr_docker_refused(&s, "", 0, &err);
+    assert_int_equal(err.code, SR_PROTOCOL);
+}
+
+static void test_url(void **state)
+{
+    struct sr_buf out = {0};
+
+    (void)state;
+    sr_docker_put_url(&out, "Az09-._~ /?#&=+%\"\n\xc3\xa9");
+    sr_buf_putc(&out, '\0');
+    assert_string_equal(out.data, "Az09-._~%20%2F%3F%23%26%3D%2B%25%22%0A%C3%A9");
+    sr_buf_clear(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +206,9 @@ int main(void)
         cmocka_unit_test(test_codes_follow_the_status),
         cmocka_unit_test(test_refusal_without_a_message),
         cmocka_unit_test(test_long_message_is_cut),
+        cmocka_unit_test(test_fault_in_the_body_of_a_wait),
+        cmocka_unit_test(test_refused_attach),
+        cmocka_unit_test(test_url),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -501,7 +501,7 @@ static void test_locked_is_not_corrupt(void **state)
     assert_open_fails(SR_UNAVAILABLE);
     sqlite3_exec(db, "COMMIT; BEGIN; SELECT * FROM runs", NULL, NULL, NULL);
     assert_open_fails(SR_UNAVAILABLE); /* readable, but the journal cannot be switched */
-    assert_true(now() - start < 8.0);
+    assert_true(now() - start < 3.0);
     sqlite3_close(db);
     sr_history_close(must_open());
 }

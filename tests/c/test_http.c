@@ -1,4 +1,5 @@
 /* The HTTP client's calls against servers that behave badly. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +12,23 @@
 
 #include <cmocka.h>
 
+#include <curl/curl.h>
+
 #include "http_rig.h"
+
+static bool wait_fails;
+
+/* Stands before libcurl's own. */
+CURLMcode curl_multi_poll(CURLM *multi, struct curl_waitfd *fds, unsigned int n, int timeout_ms,
+                          int *got)
+{
+    CURLMcode (*real)(CURLM *, struct curl_waitfd *, unsigned int, int, int *);
+
+    if (wait_fails)
+        return CURLM_OUT_OF_MEMORY;
+    *(void **)&real = dlsym(RTLD_NEXT, "curl_multi_poll");
+    return real(multi, fds, n, timeout_ms, got);
+}
 
 static struct sr_call get(size_t cap)
 {
@@ -339,9 +356,99 @@ static void test_many_calls_leave_nothing_behind(void **state)
     rig_grown_less(before, 1000);
 }
 
+/* 600 ms in all, but never 300 without a byte. */
+static void serve_in_drops(int fd)
+{
+    rig_read_request(fd);
+    rig_send_text(fd, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n");
+    for (int i = 0; i < 6; i++) {
+        usleep(100000);
+        rig_send(fd, "x", 1);
+    }
+}
+
+static void test_silence_is_counted_from_the_last_byte(void **state)
+{
+    struct sr_call call = get(100);
+
+    (void)state;
+    call.idle_ms = 400;
+    rig_start(serve_in_drops, 1);
+    run_call(&call, -1);
+    assert_int_equal(call.op.err.code, SR_OK);
+    assert_int_equal(call.answer.len, 6);
+    sr_call_clear(&call);
+    rig_stop();
+
+    for (int with_head = 0; with_head < 2; with_head++) {
+        call = get(100);
+        call.idle_ms = 200;
+        rig_start(with_head ? rig_serve_text_and_wait : rig_wait_for_client, 1);
+        rig.server.text = ANSWER("200 OK\r\nContent-Length: 9", "half");
+        run_call(&call, -1);
+        assert_int_equal(call.op.err.code, SR_TIMEOUT);
+        assert_non_null(strstr(call.op.err.msg, "silent"));
+        sr_call_clear(&call);
+        rig_stop();
+    }
+    call = get(100); /* dropped while it is silent: no timer stays behind */
+    call.idle_ms = 100000;
+    rig_start(rig_wait_for_client, 1);
+    assert_int_equal(sr_call_start(rig.http, &rig.target, &call, -1, NULL), 0);
+    sr_loop_turn(&rig.loop, 10);
+    sr_call_clear(&call);
+    assert_null(rig.loop.timers);
+}
+
+static void test_want_of_memory_has_its_own_words(void **state)
+{
+    struct sr_call call = get(100);
+
+    (void)state;
+    rig_answer(ANSWER("200 OK\r\nContent-Length: 5", "hello"));
+    call.answer.failed = true; /* as after an allocation that failed */
+    run_call(&call, 5000);
+    assert_int_equal(call.op.err.code, SR_NO_MEMORY);
+    assert_string_equal(call.op.err.msg, "out of memory");
+    sr_call_clear(&call);
+}
+
+static void on_readable(struct sr_watch *w, short revents)
+{
+    (void)revents;
+    sr_watch_remove(w);
+}
+
+static void test_loop_goes_on_at_ease_without_curls_wait(void **state)
+{
+    struct sr_call call = get(100);
+    struct sr_watch watch = {.events = POLLIN, .on_ready = on_readable};
+    int ends[2], turns = 0;
+    int64_t end = sr_now_ms() + 300;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    watch.fd = ends[0];
+    sr_watch_add(&rig.loop, &watch);
+    wait_fails = true;
+    for (; sr_now_ms() < end; turns++)
+        sr_loop_turn(&rig.loop, 1000);
+    assert_in_range(turns, 1, 100);
+    rig_answer(ANSWER("200 OK\r\nContent-Length: 5", "hello"));
+    run_call(&call, 5000);
+    assert_int_equal(call.op.err.code, SR_OK);
+    sr_call_clear(&call);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    sr_loop_turn(&rig.loop, 1000);
+    wait_fails = false;
+    assert_null(watch.link);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void test_addresses(void **state)
 {
-    static const char *const bad[] = {"", "unix://", "unix://x", "tcp://", "ssh://host", "/var/run/x",
+    static const char *const bad[] = {"", "unix://", "unix://x", "tcp://", "tcp:///", "ssh://host", "/var/run/x",
                                       "http://host", "UNIX:///x"};
     struct sr_target t;
     struct sr_err err;
@@ -356,7 +463,10 @@ static void test_addresses(void **state)
     assert_int_equal(sr_target_parse(&t, "tcp://h:2375", NULL, &err), 0);
     assert_string_equal(t.origin, "http://h:2375");
     sr_target_clear(&t);
-    assert_int_equal(sr_target_parse(&t, "tcp://h:2376", "/tls", &err), 0);
+    assert_int_equal(sr_target_parse(&t, "tcp://h:2375//", NULL, &err), 0);
+    assert_string_equal(t.origin, "http://h:2375");
+    sr_target_clear(&t);
+    assert_int_equal(sr_target_parse(&t, "tcp://h:2376/", "/tls", &err), 0);
     assert_string_equal(t.origin, "https://h:2376");
     assert_string_equal(t.ca, "/tls/ca.pem");
     assert_string_equal(t.cert, "/tls/cert.pem");
@@ -393,6 +503,9 @@ int main(void)
         T(test_connection_is_used_again),
         T(test_restarted_server_is_found_again),
         T(test_many_calls_leave_nothing_behind),
+        T(test_silence_is_counted_from_the_last_byte),
+        T(test_want_of_memory_has_its_own_words),
+        T(test_loop_goes_on_at_ease_without_curls_wait),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

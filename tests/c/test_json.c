@@ -352,6 +352,7 @@ static void test_lua(void **state)
 
     assert_non_null(L);
     luaL_openlibs(L);
+    sr_lua_open_err(L);
     sr_lua_open_json(L);
     lua_setglobal(L, "json");
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {

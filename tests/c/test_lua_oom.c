@@ -56,6 +56,7 @@ static int run_chunk(lua_State *L)
 
     luaL_requiref(L, "_G", luaopen_base, 1);
     luaL_requiref(L, "string", luaopen_string, 1);
+    sr_lua_open_err(L);
     sr_lua_open_text(L);
     lua_setglobal(L, "text");
     sr_lua_open_json(L);

@@ -473,7 +473,7 @@ static void test_start_is_checked(void **state)
 
     (void)state;
     become_ready(&s);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         struct sr_order o = order_of(NULL);
 
         if (i == 0)
@@ -488,6 +488,8 @@ static void test_start_is_checked(void **state)
             o.want = up;
         if (i == 5)
             o.cwd = NULL;
+        if (i == 6)
+            o.held = "a/../b";
         assert_int_equal(sr_session_start(&s, &o, &err), -1);
         assert_int_equal(err.code, SR_INVALID);
         assert_int_equal(s.state, SR_SESSION_READY);
@@ -527,6 +529,105 @@ static void test_start_size(void **state)
     assert_int_equal(s.out.len, 0);
     assert_int_equal(s.n_artifacts, 0);
     sr_session_clear(&s);
+}
+
+static void become_held(struct sr_session *s)
+{
+    struct sr_order o = order_of(WANT);
+
+    o.held = "d/main.py";
+    become_ready(s);
+    assert_int_equal(sr_session_start(s, &o, NULL), 0);
+    assert_int_equal(s->state, SR_SESSION_HELD);
+    assert_non_null(memmem(s->out.data, s->out.len, "h\0\0\0\x09" "d/main.py", 14));
+    sr_buf_consume(&s->out, s->out.len);
+}
+
+static void test_held_run(void **state)
+{
+    struct sr_session s;
+    struct sr_buf b = {0};
+
+    (void)state;
+    become_held(&s);
+    assert_int_equal(sr_session_put_file(&s, "d/main.py", 0644, "x", 1, NULL), 0);
+    assert_memory_equal(s.out.data, "F\0\0\0\x15", 5);
+    sr_buf_consume(&s.out, s.out.len);
+    sr_session_stdin(&s, "x", 1);
+    sr_session_stdin_eof(&s);
+    assert_int_equal(s.out.len, 0);
+    assert_int_equal(sr_session_go(&s, 0x102, 10, 5, NULL), 0);
+    assert_int_equal(s.state, SR_SESSION_RUNNING);
+    assert_int_equal(s.out.len, 17);
+    assert_memory_equal(s.out.data, "G\0\0\0\x0c\0\0\1\2\0\0\0\x0a\0\0\0\5", 17);
+    put_wrapped_run(&b, 7);
+    assert_int_equal(sr_session_feed(&s, b.data, b.len, NULL), 0);
+    check_run(&s);
+    sr_buf_clear(&b);
+    sr_session_clear(&s);
+}
+
+static void test_held_ends_early(void **state)
+{
+    struct sr_session s;
+    struct sr_buf b = {0};
+    struct sr_err err;
+
+    (void)state;
+    become_held(&s);
+    sr_session_kill(&s);
+    assert_int_equal(s.out.len, 5);
+    assert_memory_equal(s.out.data, "K\0\0\0\0", 5);
+    put_wrapped_run(&b, 7);
+    assert_int_equal(sr_session_feed(&s, b.data, b.len, NULL), 0);
+    check_run(&s);
+    assert_int_equal(sr_session_go(&s, 1, 1, 1, &err), -1);
+    assert_int_equal(err.code, SR_INVALID);
+    assert_int_equal(sr_session_put_file(&s, "a", 0644, "x", 1, &err), -1);
+    assert_int_equal(err.code, SR_INVALID);
+    sr_buf_clear(&b);
+    sr_session_clear(&s);
+}
+
+static void test_caps_of_go(void **state)
+{
+    struct sr_session s;
+
+    (void)state;
+    become_held(&s);
+    assert_int_equal(feed(&s, SR_WIRE_STDOUT, "early", 5), 0);
+    assert_int_equal(feed(&s, SR_WIRE_STDERR, "early", 5), 0);
+    assert_int_equal(sr_session_go(&s, 1, 3, 7, NULL), 0);
+    assert_int_equal(feed(&s, SR_WIRE_STDOUT, "late", 4), 0);
+    assert_int_equal(feed(&s, SR_WIRE_STDERR, "late", 4), 0);
+    assert_int_equal(s.stdout_.len, 3);
+    assert_int_equal(s.stderr_.len, 7);
+    assert_memory_equal(s.stderr_.data, "earlyla", 7);
+    sr_session_clear(&s);
+}
+
+static void test_go_needs_a_held_start(void **state)
+{
+    struct sr_session s;
+    struct sr_err err;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        if (i == 0)
+            sr_session_init(&s);
+        if (i == 1)
+            become_ready(&s);
+        if (i == 2)
+            become_running(&s, NULL);
+        if (i == 3)
+            become_held(&s);
+        sr_buf_consume(&s.out, s.out.len);
+        err.code = SR_OK;
+        assert_int_equal(sr_session_go(&s, i == 3 ? 0 : 1000, 1, 1, &err), -1);
+        assert_int_equal(err.code, SR_INVALID);
+        assert_int_equal(s.out.len, 0);
+        sr_session_clear(&s);
+    }
 }
 
 static void test_input_needs_a_run(void **state)
@@ -572,6 +673,10 @@ int main(void)
         cmocka_unit_test(test_start_is_checked),
         cmocka_unit_test(test_start_size),
         cmocka_unit_test(test_input_needs_a_run),
+        cmocka_unit_test(test_held_run),
+        cmocka_unit_test(test_held_ends_early),
+        cmocka_unit_test(test_caps_of_go),
+        cmocka_unit_test(test_go_needs_a_held_start),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

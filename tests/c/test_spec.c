@@ -407,17 +407,6 @@ static void test_filler(void **state)
     has_string(sr_json_first(sr_json_get(host, "Mounts")), "Source", "vol\"");
 }
 
-static void test_url(void **state)
-{
-    struct sr_buf out = {0};
-
-    (void)state;
-    sr_put_url(&out, "Az09-._~ /?#&=+%\"\n\xc3\xa9");
-    sr_buf_putc(&out, '\0');
-    assert_string_equal(out.data, "Az09-._~%20%2F%3F%23%26%3D%2B%25%22%0A%C3%A9");
-    sr_buf_clear(&out);
-}
-
 int main(void)
 {
 #define T(f) cmocka_unit_test_teardown(f, tear_down)
@@ -437,7 +426,6 @@ int main(void)
         T(test_hostile_strings_stay_strings),
         T(test_each_key_is_there_once),
         T(test_filler),
-        T(test_url),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

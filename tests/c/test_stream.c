@@ -1,4 +1,5 @@
 /* Upgraded streams against servers that behave badly. */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,44 @@
 
 #include <cmocka.h>
 
+#include <curl/curl.h>
+
+#include "docker.h"
 #include "http_rig.h"
+
+/* What is known of the writes, and how the next ones end. */
+static struct {
+    const void *at;     /* of the write that was to be tried again */
+    size_t n;
+    int refuse, agains; /* how many fail; how many were to be tried again */
+    bool broken;
+} writes;
+
+/* Stands before libcurl's own: as strict about repeated writes as OpenSSL is. */
+CURLcode curl_easy_send(CURL *easy, const void *data, size_t n, size_t *done)
+{
+    CURLcode (*real)(CURL *, const void *, size_t, size_t *);
+    CURLcode code;
+
+    if (writes.broken)
+        return CURLE_SEND_ERROR;
+    if (writes.at && (writes.at != data || writes.n != n))
+        return CURLE_SEND_ERROR; /* "bad write retry" */
+    *(void **)&real = dlsym(RTLD_NEXT, "curl_easy_send");
+    code = writes.refuse > 0 ? CURLE_AGAIN : real(easy, data, n, done);
+    if (writes.refuse > 0)
+        writes.refuse--;
+    writes.at = code == CURLE_AGAIN ? data : NULL;
+    writes.n = n;
+    writes.agains += code == CURLE_AGAIN;
+    return code;
+}
+
+static int set_up(void **state)
+{
+    memset(&writes, 0, sizeof writes);
+    return rig_set_up(state);
+}
 
 struct heard {
     struct sr_stream stream;
@@ -42,6 +80,7 @@ static struct heard *open_stream(int64_t timeout_ms)
 
     assert_non_null(h);
     h->stream.on_bytes = on_bytes;
+    h->stream.on_refused = sr_docker_refused;
     assert_int_equal(sr_stream_start(rig.http, &rig.target, &h->stream, "/attach", timeout_ms, NULL), 0);
     rig_run_until(&h->stream.op);
     return h;
@@ -245,25 +284,108 @@ static void serve_slow_sink(int fd)
     rig_send_text(fd, "done");
 }
 
+static void fill(struct sr_buf *out, size_t from, size_t n)
+{
+    char *at = sr_buf_reserve(out, n);
+
+    assert_non_null(at);
+    for (size_t i = 0; i < n; i++)
+        at[i] = (char)((from + i) % 251);
+    out->len += n;
+}
+
 static void test_write_larger_than_the_socket_buffer(void **state)
 {
     struct heard *h;
-    char *at;
 
     (void)state;
     rig_start(serve_slow_sink, 1);
     h = open_stream(5000);
-    at = sr_buf_reserve(&h->stream.out, 4000000);
-    assert_non_null(at);
-    for (int i = 0; i < 4000000; i++)
-        at[i] = (char)(i % 251);
-    h->stream.out.len += 4000000;
+    fill(&h->stream.out, 0, 4000000);
     sr_stream_flush(&h->stream);
     assert_true(h->stream.out.len > 0); /* the rest goes when the socket takes it */
     hear_until_end(h);
     assert_int_equal(rig.server.received, 4000000);
     assert_memory_equal(h->bytes, "done", 4);
     assert_int_equal(h->stream.out.len, 0);
+    free_stream(h);
+}
+
+/* What is to be tried again stays where it is, whatever is queued meanwhile. */
+static void test_write_is_tried_again_with_the_same_bytes(void **state)
+{
+    struct heard *h;
+    size_t sent = 0;
+
+    (void)state;
+    rig_start(serve_slow_sink, 1);
+    h = open_stream(5000);
+    while (sent < 4000000) {
+        size_t n = sent < 3900000 ? 100000 + sent % 7919 : 4000000 - sent;
+
+        if (n > 4000000 - sent)
+            n = 4000000 - sent;
+        fill(&h->stream.out, sent, n);
+        sent += n;
+        if (sent % 3 == 0)
+            writes.refuse = 1;
+        sr_stream_flush(&h->stream);
+        sr_loop_turn(&rig.loop, 0);
+    }
+    hear_until_end(h);
+    assert_false(h->failed);
+    assert_int_equal(rig.server.received, 4000000);
+    assert_true(writes.agains > 2);
+    free_stream(h);
+}
+
+static void serve_last_words(int fd)
+{
+    rig_read_request(fd);
+    rig_send_text(fd, ANSWER(UPGRADED, "first"));
+    usleep(100000);
+    rig_send_text(fd, "last words");
+    rig_wait_for_client(fd);
+}
+
+/* The read side, as over TLS, shows nothing of it. */
+static void test_failed_write_ends_the_stream_after_the_last_words(void **state)
+{
+    struct heard *h;
+    int64_t end = sr_now_ms() + 5000;
+
+    (void)state;
+    rig_start(serve_last_words, 1);
+    h = open_stream(5000);
+    while (h->n < 5 && sr_now_ms() < end)
+        sr_loop_turn(&rig.loop, 10);
+    usleep(300000);
+    writes.broken = true;
+    sr_buf_puts(&h->stream.out, "hello");
+    sr_stream_flush(&h->stream);
+    assert_int_equal(h->n, 5); /* nothing is heard from inside a flush */
+    assert_false(h->ended);
+    hear_until_end(h);
+    assert_true(h->failed);
+    assert_memory_equal(h->bytes, "firstlast words", 15);
+    assert_int_equal(h->stream.out.len, 0);
+    sr_buf_puts(&h->stream.out, "hello");
+    sr_stream_flush(&h->stream); /* closed: nothing happens */
+    free_stream(h);
+}
+
+static void test_failed_write_of_the_request(void **state)
+{
+    struct heard *h = calloc(1, sizeof *h);
+
+    (void)state;
+    assert_non_null(h);
+    rig_start(rig_wait_for_client, 1);
+    h->stream.on_bytes = on_bytes;
+    writes.broken = true;
+    assert_int_equal(sr_stream_start(rig.http, &rig.target, &h->stream, "/attach", 5000, NULL), 0);
+    rig_run_until(&h->stream.op);
+    assert_int_equal(h->stream.op.err.code, SR_UNAVAILABLE);
     free_stream(h);
 }
 
@@ -350,7 +472,7 @@ static void test_dropping_a_stream_that_opens(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, rig_set_up, rig_tear_down)
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
         T(test_stream_with_bytes_behind_the_head),
         T(test_stream_without_upgrade),
@@ -362,6 +484,9 @@ int main(void)
         T(test_stream_without_a_server),
         T(test_stream_that_is_cut),
         T(test_write_larger_than_the_socket_buffer),
+        T(test_write_is_tried_again_with_the_same_bytes),
+        T(test_failed_write_ends_the_stream_after_the_last_words),
+        T(test_failed_write_of_the_request),
         T(test_write_to_one_that_left),
         T(test_much_is_read_in_constant_memory),
         T(test_close_inside_on_bytes),

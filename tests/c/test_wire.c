@@ -48,7 +48,7 @@ static void test_head(void **state)
 
 static void test_report_round_trips(void **state)
 {
-    const struct sr_report r = {SR_END_SIGNAL, 1, 9, 1, UINT64_MAX, 3, 4, 5};
+    const struct sr_report r = {SR_END_SIGNAL, 1, 1, 9, 1, UINT64_MAX, 3, 4, 5};
     struct sr_report back;
     unsigned char p[SR_WIRE_REPORT_SIZE];
 
@@ -57,10 +57,26 @@ static void test_report_round_trips(void **state)
     assert_int_equal(sr_wire_get_report(p, sizeof p, &back), 0);
     assert_int_equal(back.end, r.end);
     assert_int_equal(back.oom, r.oom);
+    assert_int_equal(back.held, r.held);
     assert_int_equal(back.code, r.code);
     assert_true(back.wall_us == r.wall_us && back.cpu_us == r.cpu_us);
     assert_true(back.peak_bytes == r.peak_bytes);
     assert_true(back.out_bytes == r.out_bytes && back.err_bytes == r.err_bytes);
+}
+
+static void test_report_flags_are_apart(void **state)
+{
+    struct sr_report back;
+    unsigned char p[SR_WIRE_REPORT_SIZE];
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        sr_wire_put_report(p, &(struct sr_report){.oom = i & 1, .held = i >> 1});
+        assert_int_equal(p[1], i);
+        assert_int_equal(sr_wire_get_report(p, sizeof p, &back), 0);
+        assert_int_equal(back.oom, i & 1);
+        assert_int_equal(back.held, i >> 1);
+    }
 }
 
 static void test_report_refuses_damage(void **state)
@@ -72,6 +88,9 @@ static void test_report_refuses_damage(void **state)
     assert_int_equal(sr_wire_get_report(p, SR_WIRE_REPORT_SIZE - 1, &r), -1);
     assert_int_equal(sr_wire_get_report(p, SR_WIRE_REPORT_SIZE + 1, &r), -1);
     p[0] = SR_END_KILLED + 1;
+    assert_int_equal(sr_wire_get_report(p, SR_WIRE_REPORT_SIZE, &r), -1);
+    p[0] = SR_END_EXIT;
+    p[1] = 4;
     assert_int_equal(sr_wire_get_report(p, SR_WIRE_REPORT_SIZE, &r), -1);
     assert_int_equal(r.code, 77);
 }
@@ -113,6 +132,7 @@ int main(void)
         cmocka_unit_test(test_head),                   cmocka_unit_test(test_report_round_trips),
         cmocka_unit_test(test_report_refuses_damage),  cmocka_unit_test(test_paths),
         cmocka_unit_test(test_path_lengths),
+        cmocka_unit_test(test_report_flags_are_apart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

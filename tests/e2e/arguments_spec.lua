@@ -36,6 +36,41 @@ describe("arguments of run_code", function()
   end)
 end)
 
+-- Texts that are cheap to send and dear to a pattern that goes back and forth.
+describe("arguments that are made of 50000 blanks", function()
+  local BLANKS = (" "):rep(50000)
+  local shapes = {
+    { "language", { language = BLANKS, code = "pass" } },
+    { "language, with a letter at each end", { language = "x" .. BLANKS .. "x", code = "pass" } },
+    { "code", { language = "python", code = BLANKS } },
+    { "code that looks like a fence", { language = "cobol",
+      code = "```" .. BLANKS .. "x" .. BLANKS .. "\n" .. BLANKS } },
+    { "code, lines of a blank", { language = "python", code = (" \n"):rep(25000) } },
+    { "timeout_seconds", { language = "python", code = "pass", timeout_seconds = BLANKS } },
+    { "timeout_seconds, with a digit in the middle", { language = "python", code = "pass",
+      timeout_seconds = BLANKS .. "1" .. BLANKS .. "x" } },
+    { "timeout_seconds, of digits", { language = "python", code = "pass", timeout_seconds = ("1"):rep(50000) } },
+    { "timeout_seconds, of noughts", { language = "python", code = "pass",
+      timeout_seconds = "1." .. ("0"):rep(50000) .. "x" } },
+    { "an unknown argument", { language = "python", code = "pass", [BLANKS] = BLANKS } },
+  }
+  local server
+  setup(function() server = client.start() end)
+  teardown(function() server:close() end)
+
+  for _, shape in ipairs(shapes) do
+    it("are refused within a second, and hold up no ping: " .. shape[1], function()
+      local started = client.now_ms()
+      local id = server:post("run_code", shape[2])
+      assert.is_true(server:ping() < 50 * client.slow)
+      local result = server:wait(id).result
+      assert.is_true(client.now_ms() - started < 1000 * client.slow)
+      assert.is_true(result.isError)
+      assert.is_true(#result.content[1].text < 2000, #result.content[1].text .. " bytes of refusal")
+    end)
+  end
+end)
+
 describe("arguments of the other tools", function()
   local server
 

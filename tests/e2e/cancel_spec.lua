@@ -44,7 +44,7 @@ describe("runs side by side", function()
   end)
 
   it("are all answered when 50 are asked for at once", function()
-    local server = client.start { seconds = 120 }
+    local server = client.start { seconds = 120, init = client.no_pool }
     local instance = server:instance()
     local ids = {}
     local code = "import time\nb = b'x' * 50_000_000\ntime.sleep(1)\nprint(%d)"
@@ -90,7 +90,7 @@ describe("runs side by side", function()
   end)
 
   it("have left nothing when the answer of a time-out arrives", function()
-    local server = client.start()
+    local server = client.start { init = client.no_pool }
     for _ = 1, 5 do
       local result = assert(server:run("python", "import time; time.sleep(30)", 1))
       assert.equal(0, #sandboxes.of(server:instance()))
@@ -114,7 +114,7 @@ end)
 
 describe("cancelling", function()
   local server
-  before_each(function() server = client.start() end)
+  before_each(function() server = client.start { init = client.no_pool } end)
   after_each(function() server:close() end)
 
   local function assert_not_answered(id)

@@ -11,6 +11,9 @@ local client = { json = json }
 local Client = {}
 Client.__index = Client
 
+--- Text of an init.lua for tests that count sandboxes: none is started ahead.
+client.no_pool = "pool.size = 0"
+
 -- The sanitizers make the server several times slower.
 client.slow = core.sys.getenv("SR_FLAVOUR") == "asan" and 4 or 1
 
@@ -84,6 +87,16 @@ local function environment(options, state)
   return table.concat(parts, " ")
 end
 
+-- The lock files of the servers that use a state folder: instance -> true.
+local function instances_in(state)
+  local found = {}
+  for _, name in ipairs(core.sys.list(state .. "/sandbox-runner/instances") or {}) do
+    local instance = name:match("^(%x+)%.lock$")
+    if instance then found[instance] = true end
+  end
+  return found
+end
+
 --- Starts a server and shakes hands with it.
 -- options, all optional: init (text of an init.lua) or config (its path), args,
 -- env, unset (names), cwd, seconds (its life at most, default 60), state (a
@@ -95,6 +108,7 @@ function client.start(options)
   local self = setmetatable({ answers = {}, others = {}, count = 0, last_id = 0 }, Client)
   self.folder = client.folder()
   self.state, self.stderr_unread = options.state or self.folder, options.stderr_unread
+  self.earlier = instances_in(self.state)
   local fifo, pid = self.folder .. "/stdout", self.folder .. "/pid"
   assert(os.execute("mkfifo " .. quote(fifo)))
   if options.stderr_unread then assert(os.execute("mkfifo " .. quote(self.folder .. "/stderr"))) end
@@ -107,7 +121,10 @@ function client.start(options)
   self.input = assert(io.popen(command, "w"))
   self.input:setvbuf("full", 65536)
   self.output = assert(io.open(fifo, "rb"))
-  if not options.mute then self:initialize(options.version) end
+  if not options.mute then
+    self:initialize(options.version)
+    self:instance() -- while no later server shares the state folder
+  end
   return self
 end
 
@@ -128,11 +145,12 @@ function Client:stderr()
   return client.read_file(self.folder .. "/stderr") or ""
 end
 
---- The name under which this server's sandboxes are labelled.
+--- The name under which this server's sandboxes are labelled; nil when it has
+-- no lock file (yet).
 function Client:instance()
   if not self.known_instance then
-    for _, name in ipairs(core.sys.list(self.state .. "/sandbox-runner/instances") or {}) do
-      self.known_instance = name:match("^(%x+)%.lock$") or self.known_instance
+    for instance in pairs(instances_in(self.state)) do
+      if not self.earlier[instance] then self.known_instance = instance end
     end
   end
   return self.known_instance

@@ -1,141 +1,15 @@
 -- The floor of the isolation: every field of a live sandbox as the engine tells
 -- it, and what a program finds inside.
 local client = require "e2e.client"
+local floor = require "e2e.floor"
 local sandboxes = require "e2e.sandboxes"
 
 local json = client.json
-
--- An absent, null, empty or zero value all say "nothing".
-local function is_nothing(value)
-  return value == nil or value == json.null or value == "" or value == 0 or value == false
-    or (type(value) == "table" and next(value) == nil)
-end
-
-local NOTHING = {}
-
--- The host configuration of a run with the default limits.
-local FLOOR = {
-  AutoRemove = true, NetworkMode = "none", IpcMode = "private", CgroupnsMode = "private", ReadonlyRootfs = true,
-  CpuShares = 128, OomScoreAdj = 500, Runtime = "runc",
-  PidMode = NOTHING, UTSMode = NOTHING, UsernsMode = NOTHING, Privileged = NOTHING, PublishAllPorts = NOTHING,
-  Init = NOTHING, OomKillDisable = NOTHING, Binds = NOTHING, VolumesFrom = NOTHING, Devices = NOTHING,
-  DeviceCgroupRules = NOTHING, DeviceRequests = NOTHING, GroupAdd = NOTHING, ExtraHosts = NOTHING, Links = NOTHING,
-  PortBindings = NOTHING, DnsOptions = NOTHING, DnsSearch = NOTHING, Cgroup = NOTHING, CgroupParent = NOTHING,
-  CpusetCpus = NOTHING, Sysctls = NOTHING,
-}
-
-local function ulimits(open_files, file_size)
-  return { core = 0, nofile = open_files, fsize = file_size, memlock = 65536, sigpending = 1024 }
-end
-
-local MB = 1024 * 1024
-local RUN = { Memory = 256 * MB, MemorySwap = 256 * MB, NanoCpus = 500000000, PidsLimit = 128,
-  ulimits = ulimits(1024, 256 * MB), scratch = 64 * MB, tmp = 64 * MB, shm = 16 * MB }
-local COMPILE = { Memory = 1024 * MB, MemorySwap = 1024 * MB, NanoCpus = 1000000000, PidsLimit = 128,
-  ulimits = ulimits(1024, 512 * MB), scratch = 128 * MB, tmp = 256 * MB, shm = 16 * MB }
-
--- "rw,size=5" -> { rw = true, size = "5" }
-local function options_of(text)
-  local set = {}
-  for word in text:gmatch "[^,]+" do
-    local name, value = word:match "^([^=]+)=(.*)$"
-    set[name or word] = value or true
-  end
-  return set
-end
-
-local function check_tmpfs(mounts, stage, scratch_of)
-  local function check(path, size, exec)
-    local options = options_of(mounts[path])
-    assert.is_true(options.nosuid and options.nodev and options.rw, path)
-    assert.is_true(options[exec], path)
-    assert.is_nil(options[exec == "exec" and "noexec" or "exec"], path)
-    assert.equal(tostring(size), options.size, path)
-    assert.equal("4096", options.nr_inodes, path)
-    return options
-  end
-  assert.equal("1777", check("/tmp", stage.tmp, "noexec").mode)
-  assert.equal("1777", check("/dev/shm", stage.shm, "noexec").mode)
-  local scratch = check("/scratch", stage.scratch, "exec")
-  local uid = tonumber(scratch.uid)
-  assert.equal(scratch.uid, scratch.gid)
-  if scratch_of == "program" then
-    assert.is_true(uid >= 60600 and uid < 61184, scratch.uid)
-    assert.equal("0700", scratch.mode)
-  else
-    assert.equal(0, uid)
-    assert.equal("0755", scratch.mode)
-  end
-  local count = 0
-  for _ in pairs(mounts) do count = count + 1 end
-  assert.equal(3, count)
-end
-
-local function check_host(host, stage, scratch_of)
-  for name, value in pairs(FLOOR) do
-    if value == NOTHING then
-      assert.is_true(is_nothing(host[name]), name)
-    else
-      assert.equal(value, host[name], name)
-    end
-  end
-  for _, name in ipairs { "Memory", "MemorySwap", "NanoCpus", "PidsLimit" } do
-    assert.equal(stage[name], host[name], name)
-  end
-  assert.same({ "ALL" }, { table.unpack(host.CapDrop) })
-  local added = {}
-  for _, name in ipairs(host.CapAdd) do added[name:gsub("^CAP_", "")] = true end
-  assert.same({ SETUID = true, SETGID = true, KILL = true }, added)
-  local options = {}
-  for _, option in ipairs(host.SecurityOpt) do options[option:match "^[^=:]+"] = option end
-  assert.is_truthy(options["no-new-privileges"])
-  for _, option in pairs(options) do assert.is_nil(option:find("unconfined", 1, true)) end
-  assert.equal("none", host.LogConfig.Type)
-  assert.equal("no", host.RestartPolicy.Name)
-  assert.same({ "127.0.0.1" }, { table.unpack(host.Dns) })
-  local limits = {}
-  for _, limit in ipairs(host.Ulimits) do
-    assert.equal(limit.Soft, limit.Hard, limit.Name)
-    limits[limit.Name] = limit.Hard
-  end
-  assert.same(stage.ulimits, limits)
-  for _, path in ipairs { "/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware" } do
-    assert.is_truthy(json.encode(host.MaskedPaths):find('"' .. path .. '"', 1, true), path)
-  end
-  check_tmpfs(host.Tmpfs, stage, scratch_of)
-  assert.equal(1, #host.Mounts)
-  local mount = host.Mounts[1]
-  assert.same({ "volume", "/.sandbox", true }, { mount.Type, mount.Target, mount.ReadOnly })
-  assert.matches("^sandbox%-runner%-agent%-", mount.Source)
-end
-
-local function check_container(container, server, stage, scratch_of)
-  local config = container.Config
-  assert.same({ "/.sandbox/agent" }, { table.unpack(config.Entrypoint) })
-  assert.same({ "0:0", "/scratch", "sandbox" }, { config.User, config.WorkingDir, config.Hostname })
-  for _, name in ipairs { "Cmd", "Volumes", "ExposedPorts", "Domainname", "Tty", "OnBuild" } do
-    assert.is_true(is_nothing(config[name]), name)
-  end
-  for _, name in ipairs { "OpenStdin", "StdinOnce", "AttachStdin", "AttachStdout", "AttachStderr" } do
-    assert.is_true(config[name], name)
-  end
-  assert.equal("NONE", config.Healthcheck.Test[1])
-  assert.matches("^sha256:", config.Image)
-  local labels = config.Labels
-  assert.equal("1", labels["sandbox-runner"])
-  assert.equal(server:instance(), labels["sandbox-runner.instance"])
-  assert.matches("^%x+$", labels["sandbox-runner.run"])
-  local left = tonumber(labels["sandbox-runner.deadline"]) - os.time()
-  assert.is_true(left > 0 and left < 200, left .. " s")
-  assert.is_true(is_nothing(container.NetworkSettings.Networks) or container.NetworkSettings.Networks.none ~= nil)
-  assert.equal(1, #container.Mounts)
-  assert.is_false(container.Mounts[1].RW)
-  check_host(container.HostConfig, stage, scratch_of)
-end
+local options_of = floor.options_of
 
 describe("a live sandbox", function()
   local server
-  before_each(function() server = client.start() end)
+  before_each(function() server = client.start { init = client.no_pool } end)
   after_each(function() server:close() end)
 
   -- The one sandbox of a kind that is there while the code runs.
@@ -151,18 +25,70 @@ describe("a live sandbox", function()
     return sandboxes.inspect(assert(found, "no sandbox " .. suffix).Id)
   end
 
-  it("of a script has every field of the floor", function()
-    check_container(live("python", "import time; time.sleep(8)", "%-r1$"), server, RUN, "program")
+  local function faults_of(container, stage)
+    local image = sandboxes.image(container.Config.Image).Config
+    return floor.faults(container, stage, server:instance(), image)
+  end
+
+  it("of a script has every field of the floor, and no other", function()
+    assert.same({}, faults_of(live("python", "import time; time.sleep(8)", "%-r1$"), floor.RUN))
   end)
 
-  it("of a compiler has every field of the floor", function()
+  -- The check of the check.
+  it("would be seen to differ in any field", function()
+    local container = live("python", "import time; time.sleep(8)", "%-r1$")
+    local function assert_seen(where, name, value)
+      local old = where[name]
+      where[name] = value
+      assert.is_true(#faults_of(container, floor.RUN) > 0, ("%s = %s"):format(name, json.encode(value)))
+      where[name] = old
+    end
+    for _, where in ipairs { container.HostConfig, container.Config } do
+      local names = {}
+      for name in pairs(where) do names[#names + 1] = name end
+      assert.is_true(#names > 15)
+      for _, name in ipairs(names) do
+        if name ~= "Mounts" and name ~= "Image" then assert_seen(where, name, json.array { "something" }) end
+      end
+      assert_seen(where, "AFieldOfTheFuture", true)
+    end
+    assert_seen(container.HostConfig.Ulimits, #container.HostConfig.Ulimits + 1,
+      { Name = "nproc", Soft = 5, Hard = 5 })
+    assert_seen(container.HostConfig.Mounts, 2, { Type = "bind", Source = "/", Target = "/host" })
+    assert_seen(container.HostConfig.Mounts[1], "ReadOnly", false)
+    assert_seen(container.HostConfig.Tmpfs, "/more", "rw,exec")
+    assert_seen(container.HostConfig.Tmpfs, "/tmp", container.HostConfig.Tmpfs["/tmp"]:gsub("noexec", "exec"))
+    assert_seen(container.HostConfig.CapAdd, 4, "SYS_ADMIN")
+    assert_seen(container.HostConfig.SecurityOpt, 2, "seccomp=unconfined")
+    assert_seen(container.NetworkSettings.Networks, "bridge", {})
+    assert_seen(container.Mounts[1], "RW", true)
+  end)
+
+  it("of a compiler has every field of the floor, and no other", function()
     local code = "#include <bits/stdc++.h>\n#include <regex>\nint main() { std::regex r(\"a\"); }"
-    check_container(live("cpp", code, "%-c1$"), server, COMPILE, "program")
+    assert.same({}, faults_of(live("cpp", code, "%-c1$"), floor.COMPILE))
   end)
 
   it("of a compiled program has every field of the floor, and a scratch folder to read", function()
     local code = "#include <unistd.h>\nint main() { sleep(8); }"
-    check_container(live("cpp", code, "%-r1$"), server, RUN, "agent")
+    assert.same({}, faults_of(live("cpp", code, "%-r1$"), floor.RUN_COMPILED))
+  end)
+
+  it("that waits in the pool has every field of the floor, and no other", function()
+    local pooled = client.start()
+    pooled:run("python", "pass")
+    local waiting
+    client.eventually(10 * client.slow, function()
+      for _, container in ipairs(sandboxes.of(pooled:instance())) do
+        if container.State == "running" and container.Names[1]:find("-pool-", 1, true) then waiting = container end
+      end
+      return waiting
+    end)
+    local container = sandboxes.inspect(assert(waiting, "none was started ahead").Id)
+    local image = sandboxes.image(container.Config.Image).Config
+    local faults = floor.faults(container, floor.RUN, pooled:instance(), image, true)
+    assert.equal(0, (pooled:close()))
+    assert.same({}, faults)
   end)
 
   it("has a user of its own", function()

@@ -56,6 +56,27 @@ describe("history", function()
   end)
   after_each(function() client.remove(folder) end)
 
+  it("has the four statuses, and no row for a call that was refused", function()
+    with({}, function(server)
+      local function status_of(...) return assert(server:run(...)).status end
+      assert.equal("success", status_of("python", "print(1)"))
+      assert.equal("error", status_of("python", "raise SystemExit(3)"))
+      assert.equal("timeout", status_of("python", "import time; time.sleep(9)", 1))
+      assert.equal("compile_error", status_of("cpp", "int main() { return x; }"))
+      assert.is_true(server:call("run_code", { language = "cobol", code = "x" }).isError)
+      local rows = server:history(100)
+      local seen = {}
+      for i, row in ipairs(rows) do
+        assert.is_true(row.exit_code ~= nil, "exit_code is absent")
+        seen[i] = { row.status, row.exit_code }
+      end
+      assert.same({ { "compile_error", 1 }, { "timeout", json.null }, { "error", 3 }, { "success", 0 } }, seen)
+    end)
+    -- The same in the file, for those who read it themselves.
+    assert.equal("success,0 error,3 timeout,NULL compile_error,1",
+      (sql("SELECT status || ',' || ifnull(exit_code, 'NULL') FROM runs ORDER BY id"):gsub("\n", " ")))
+  end)
+
   it("has a row for each run, newest first, and none for what was refused", function()
     with({}, function(server)
       server:run("python", "print('héllo')")

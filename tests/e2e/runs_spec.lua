@@ -20,7 +20,7 @@ for _, name in ipairs { "runs", "attacks" } do
     local groups, server, outcomes, instance = require("e2e.cases." .. name), nil, nil, nil
 
     setup(function()
-      server = client.start { seconds = 300 }
+      server = client.start { seconds = 300, init = client.no_pool }
       instance = server:instance()
       outcomes = check.run_all(server, flatten(groups), WIDTH)
     end)

@@ -30,8 +30,10 @@ function sandboxes.address()
   return found
 end
 
---- All containers with our label whose instance is the given one.
+--- All containers with our label whose instance is the given one. An unknown
+-- instance is an error: it has no sandboxes, which would pass for "all gone".
 function sandboxes.of(instance)
+  assert(type(instance) == "string", "the server's instance is not known")
   local text = sandboxes.ask(function(docker) return assert(docker:list()) end)
   local out = {}
   for _, container in ipairs(client.json.decode(text)) do
@@ -65,6 +67,11 @@ end
 --- One container as the engine describes it.
 function sandboxes.inspect(id)
   return client.json.decode(sandboxes.ask(function(docker) return assert(docker:inspect(id)) end))
+end
+
+--- An image as the engine describes it.
+function sandboxes.image(id)
+  return client.json.decode(sandboxes.ask(function(docker) return assert(docker:image(id)) end))
 end
 
 return sandboxes

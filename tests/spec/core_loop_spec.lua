@@ -183,6 +183,78 @@ describe("loop", function()
     assert.matches("still here", out)
   end)
 
+  it("lets a task that it stops give back what it holds, waiting included", function()
+    local out, ok = script [[
+      local loop = require("sandbox_runner.core").loop
+      local function holder(name, wait)
+        return setmetatable({}, { __close = function()
+          if wait then loop.sleep(1) end
+          print("gave back " .. name)
+        end })
+      end
+      loop.run(function()
+        local task = loop.spawn(function()
+          local outer <close> = holder("outer", true)
+          pcall(function()
+            local inner <close> = holder("inner")
+            while true do end
+          end)
+          while true do end
+        end)
+        while not task:done() do loop.sleep(1) end
+        local rounds = 0
+        task = loop.spawn(function()
+          while true do
+            pcall(function()
+              local inner <close> = holder("again", true)
+              rounds = rounds + 1
+              while true do end
+            end)
+          end
+        end)
+        while not task:done() do loop.sleep(1) end
+        print("rounds " .. rounds)
+      end)]]
+    assert.is_true(ok, out)
+    assert.matches("gave back inner\n.*gave back outer\n", out)
+    assert.matches("gave back again\n", out)
+    assert.matches("rounds 6\n", out)
+  end)
+
+  it("does not take a process that was stopped for a task that runs away", function()
+    local out, ok = script [[
+      local loop = require("sandbox_runner.core").loop
+      loop.run(function()
+        os.execute("(kill -STOP $PPID; sleep 2.5; kill -CONT $PPID) &")
+        local start, clock = loop.now_ms(), os.clock()
+        while os.clock() - clock < 0.3 do end
+        while loop.now_ms() - start < 2400 do end
+        print("went on")
+      end)]]
+    assert.equal("went on\n", out)
+    assert.is_true(ok)
+  end)
+
+  it("refuses to wait where a coroutine cannot, and forgets that wait", fake.task(function()
+    local ok, why = pcall(table.sort, { 3, 1, 2 }, function() return loop.sleep(50) end)
+    assert.is_false(ok)
+    assert.matches("cannot wait", why)
+    local start = loop.now_ms()
+    loop.sleep(500)
+    assert.is_true(loop.now_ms() - start >= 500)
+    local ev = loop.event()
+    ok, why = pcall(string.gsub, "x", "x", function() ev:wait(10) end)
+    assert.is_false(ok)
+    assert.matches("cannot wait", why)
+    ev:set(1)
+    assert.is_false((xpcall(error, function() loop.sleep(1) end)))
+    assert.equal(1, ev:wait())
+    local started = coroutine.wrap(function() return pcall(loop.run, print) end)
+    ok, why = started()
+    assert.is_false(ok)
+    assert.matches("inside a task", why)
+  end))
+
   it("tells of a task that fails and of one that yields by hand", function()
     local out, ok = script [[
       local loop = require("sandbox_runner.core").loop
@@ -223,10 +295,10 @@ describe("loop", function()
         core.loop.spawn(function()
           core.loop.sleep(20)
           assert(not pcall(core.loop.wait_signal))
-          os.execute("kill -TERM " .. core.sys.pid())
+          os.execute("kill -TERM $PPID")
         end)
         print(core.loop.wait_signal())
-        core.loop.spawn(function() os.execute("kill -HUP " .. core.sys.pid()) end)
+        core.loop.spawn(function() os.execute("kill -HUP $PPID") end)
         print(core.loop.wait_signal())
       end)]]
     assert.equal("15\n1\n", out)
@@ -304,6 +376,37 @@ describe("stdio", function()
     assert.equal(pipe:read("a"), out)
     pipe:close()
     os.remove(path)
+  end)
+
+  it("forgets a reader that could not wait", function()
+    local path = os.tmpname()
+    local out = script([[
+      local core = require "sandbox_runner.core"
+      core.loop.run(function()
+        for _ = 1, 2 do
+          assert(not pcall(string.gsub, "x", "x", function() core.stdio.read_line(100) end))
+          core.stdio.write(("x"):rep(100000))
+          assert(not pcall(string.gsub, "x", "x", function() core.stdio.flush(1000) end))
+          for _ = 1, 3 do collectgarbage() end
+        end
+        io.stderr:write(core.stdio.read_line(100), "\n")
+        assert(core.stdio.flush(5000))
+        io.stderr:write(tostring(core.stdio.read_line(100)))
+      end)]], false, "{ sleep 0.2; echo line; sleep 0.1; } | {",
+      ("2>'%s' | { sleep 0.5; cat >/dev/null; }; cat '%s'; }"):format(path, path))
+    os.remove(path)
+    assert.equal("line\nfalse", out)
+  end)
+
+  it("moves a long answer in time that grows with its length only", function()
+    local out = script([[
+      local core = require "sandbox_runner.core"
+      core.loop.run(function()
+        core.stdio.write(("x"):rep(30000000))
+        assert(core.stdio.flush(60000))
+        io.stderr:write(os.clock() < 4 and "quick" or os.clock())
+      end)]], false, "{", "| cat >/dev/null; }")
+    assert.equal("quick", out)
   end)
 
   it("flush gives up in time", function()

@@ -103,10 +103,10 @@ describe("get_images", function()
     assert.matches("bad tar", out, 1, true)
   end))
 
-  it("says when there is no way to build", fake.task(function()
+  it("says when there is the script that builds it is missing", fake.task(function()
     local out, status = get { images = { ["gcc:14"] = true }, pull = { status = 500 } }
     assert.equal(1, status)
-    assert.matches("no way to build", out, 1, true)
+    assert.matches("the script that builds it is missing", out, 1, true)
   end))
 
   it("says when there is no engine", fake.task(function()

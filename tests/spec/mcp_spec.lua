@@ -441,3 +441,28 @@ describe("output", function()
     assert.equal("a\nb\27\127\194\133\226\128\168\226\128\169", s.last().result.structuredContent.stdout)
   end)
 end)
+
+describe("a batch", function()
+  local function opened()
+    local s = new()
+    s.ask(initialize "2025-03-26")
+    return s
+  end
+
+  it("of too many messages is refused as a whole", function()
+    local s = opened()
+    local pings = {}
+    for i = 1, 101 do pings[i] = message("ping", "{}", i) end
+    assert.equal(-32600, code_of(s.ask("[" .. table.concat(pings, ",") .. "]")))
+    pings[101] = nil
+    s.ask("[" .. table.concat(pings, ",") .. "]")
+    assert.equal(100, #core.json.decode(s.sent[#s.sent]))
+  end)
+
+  it("that the revision does not have is not even read when it is long", function()
+    local s = new()
+    s.ask(initialize "2025-11-25")
+    assert.equal(-32600, code_of(s.ask("[" .. ("["):rep(70000))))
+    assert.equal(-32700, code_of(s.ask("[1,")))
+  end)
+end)

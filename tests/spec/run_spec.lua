@@ -22,7 +22,7 @@ local function bench(script, init)
   script.images = script.images or { ["python:3.12-slim"] = true, ["gcc:14"] = true }
   if script.has_agent == nil then script.has_agent = true end
   local b = { fake = fake.start(script), log = {} }
-  local config = assert(settings.parse(("engine.address = %q\n%s"):format(b.fake.address, init or "")))
+  local config = assert(settings.parse(("engine.address = %q\npool.size = 0\n%s"):format(b.fake.address, init or "")))
   b.config, b.agent = config, b.fake.folder .. "/agent"
   fake.write(b.agent, "agent's bytes")
   local function log(text) b.log[#b.log + 1] = text end

@@ -31,7 +31,14 @@ local function swept(list, prepare, script)
   return table.concat(removed, " "), count, locks, why
 end
 
-local function dead_lock(state) fake.write(("%s/instances/%s.lock"):format(state, DEAD), "") end
+--- A lock file that nobody holds, two minutes old.
+local function old_lock(state, name)
+  local path = ("%s/instances/%s.lock"):format(state, name)
+  fake.write(path, "")
+  os.execute(("touch -d '2 minutes ago' '%s'"):format(path))
+end
+
+local function dead_lock(state) old_lock(state, DEAD) end
 
 describe("sweep", function()
   it("removes what a dead owner left, and its lock file", fake.task(function()
@@ -138,6 +145,22 @@ describe("sweep", function()
       if entry.verb == "remove_volume" then removed[#removed + 1] = entry.name end
     end
     assert.same({ "old" }, removed)
+  end))
+
+  it("leaves alone what ends by itself: removals under way, and young ones that run", fake.task(function()
+    local function left(id, state, age)
+      local c = container(id, DEAD)
+      c.State, c.Created = state, os.time() - age
+      return c
+    end
+    local removed = swept({ left("removing", "removing", 500), left("young", "running", 5), left("old", "running", 90),
+      left("made", "created", 5), left("over", "exited", 5) }, dead_lock)
+    assert.equal("old made over", removed)
+  end))
+
+  it("keeps the lock file of an owner that died a moment ago: the engine may not be done", fake.task(function()
+    local _, _, locks = swept({}, function(state) fake.write(("%s/instances/%s.lock"):format(state, DEAD), "") end)
+    assert.equal(2, #locks)
   end))
 
   it("reads the engine's clock in any time zone", fake.task(function()

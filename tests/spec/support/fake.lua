@@ -133,7 +133,9 @@ function Fake:boot()
   os.remove(self.folder .. "/engine.sock")
   os.execute(("lua5.4 '%s/fake_engine.lua' '%s' </dev/null >>'%s/log' 2>&1 & echo $! >'%s/pid'")
     :format(HERE, self.folder, self.folder, self.folder))
-  M.eventually(function() return core.sys.stat(self.folder .. "/engine.sock") end, "the fake engine's start")
+  local ok, why = pcall(M.eventually, function() return core.sys.stat(self.folder .. "/engine.sock") end,
+    "the fake engine's start")
+  if not ok then error(("%s; its log: %s"):format(why, M.read(self.folder .. "/log") or ""), 2) end
 end
 
 --- Ends the process as a crash would.
