@@ -10,8 +10,10 @@
 #include "history_file.h"
 #include "history_schema.h"
 
-#define OPEN_WAIT_MS 500 /* for locks, in all: who serves must not be held up longer */
-#define WAIT_MS 250      /* the same for one call later */
+/* For locks, in all: whoever serves is held up meanwhile. Callers that can wait
+ * without that try again on SR_UNAVAILABLE. */
+#define OPEN_WAIT_MS 40
+#define WAIT_MS 20 /* the same for one call later */
 #define RETRY_MS 20
 #define CHECK_MAX (16 << 20)   /* bytes; larger files are not checked at open */
 #define RECENT_BYTES (32 << 20)

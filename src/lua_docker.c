@@ -366,7 +366,8 @@ static void read_spec(lua_State *L, struct sr_spec *spec)
     lua_pop(L, 1);
 }
 
-/* create(name, spec) -> true | nil, err. Fields of spec as in struct sr_spec. */
+/* create(name, spec) -> JSON text (Id, Warnings) | nil, err. Fields of spec as in
+ * struct sr_spec. */
 static int docker_create(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 2);
@@ -383,7 +384,7 @@ static int docker_create(lua_State *L)
     sr_docker_put_url(&u->path, name);
     if (sr_spec_write(&u->body, &spec, &err) < 0)
         return sr_lua_push_err(L, &err);
-    return await_call(L, u, LONG_MS, push_true);
+    return await_call(L, u, LONG_MS, push_text);
 }
 
 static int post(lua_State *L, const char *after, int64_t timeout_ms,

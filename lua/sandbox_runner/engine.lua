@@ -29,6 +29,7 @@ function M.new(options)
     fetch = options.fetch or "sandbox-runner --get-images",
     owner = sweep.owner(options.state, options.log),
     images = {}, -- name -> {name, id, volumes}
+    warned = {}, -- warnings of the engine that were logged
     absent = {}, -- name -> when it was found not to be there
     uids = {}, -- uid -> true while a sandbox may live under it
     next_uid = tonumber(sys.random_hex(2), 16) % UIDS,
@@ -106,6 +107,20 @@ function Engine:wait_gone(timeout_ms)
   if self.active == 0 then return end
   self.last_gone = loop.event()
   self.last_gone:wait(timeout_ms)
+end
+
+--- Logs, once each, what the engine has to say about a sandbox that it made: it
+-- warns there of a limit that it cannot set.
+function Engine:note_warnings(text)
+  local answer = core.json.decode(text)
+  local list = type(answer) == "table" and answer.Warnings
+  for _, warning in ipairs(type(list) == "table" and list or {}) do
+    if not self.warned[warning] then
+      self.warned[warning] = true
+      self.log(("the engine warns: %s (a limit of the sandboxes may not be in force)"):format(tostring(warning)),
+        "warning")
+    end
+  end
 end
 
 --- Draws the conclusions from trouble: what was believed about the engine is

@@ -2,6 +2,7 @@
 -- way of a result. A run that cannot be recorded is answered all the same, with
 -- a warning; the file is tried again a few seconds later.
 local core = require "sandbox_runner.core"
+local fault = require "sandbox_runner.fault"
 
 local history = {}
 
@@ -63,11 +64,11 @@ end
 
 local function open_file(self)
   local path, text = history.resolve(self.config.history.file)
-  if not path then return nil, text end
+  if not path then return fault.new("not_found", text) end
   local ok, err = core.sys.mkdir_p(path:match("^(.*)/[^/]*$"), FOLDER_MODE)
   local db
   if ok then db, err = open_or_replace(self, path) end
-  if not db then return nil, ("%s: %s"):format(path, err.message) end
+  if not db then return fault.new(err.code, ("%s: %s"):format(path, err.message)) end
   local stat = core.sys.stat(path)
   self.path, self.ino = path, stat and stat.ino
   return db
@@ -95,18 +96,13 @@ local function prune(self)
   if err then self.log("history: old rows were not removed: " .. err.message, "warning") end
 end
 
--- The open database, or nil and a text.
+-- The open database | nil, err.
 local function database(self)
   if self.db and is_still_there(self) then return self.db end
   self:close()
-  local now = core.loop.now_ms()
-  if self.trouble and now < self.next_try then return nil, self.trouble end
-  local db, text = open_file(self)
-  note_trouble(self, text)
-  if not db then
-    self.next_try = now + RETRY_MS
-    return nil, text
-  end
+  if self.trouble and core.loop.now_ms() < self.next_try then return fault.new("conflict", self.trouble) end
+  local db, err = open_file(self)
+  if not db then return nil, err end
   self.db = db
   prune(self)
   return db
@@ -116,6 +112,7 @@ end
 -- other trouble is given time.
 local function drop(self, err)
   self:close()
+  if err.code == "conflict" then return nil, err.message end -- it is being given time
   self.next_try = err.code == "corrupt" and 0 or core.loop.now_ms() + RETRY_MS
   note_trouble(self, err.message)
   return nil, err.message
@@ -163,29 +160,27 @@ local function from_row(row)
     run_id = row.run_id, reason = row.reason, signal = row.signal }
 end
 
--- One try. Returns the row's id | nil, text and, when the file was there, err.
 local function add_once(self, row)
-  local db, text = database(self)
-  if not db then return nil, text end
-  local id, err = db:add(row)
-  return id, err and err.message, err
+  local db, err = database(self)
+  if not db then return nil, err end
+  return db:add(row)
 end
 
 -- A lock of another process is waited for here, not in SQLite: the server goes
 -- on meanwhile.
 local function add(self, row)
-  local id, text, err = add_once(self, row)
+  local id, err = add_once(self, row)
   for _, pause_ms in ipairs(self.sleep and LOCK_PAUSES_MS or {}) do
-    if id or not err or err.code ~= "unavailable" then break end
+    if id or err.code ~= "unavailable" then break end
     self.sleep(pause_ms)
-    id, text, err = add_once(self, row)
+    id, err = add_once(self, row)
   end
-  if err and err.code == "corrupt" then
+  if not id and err.code == "corrupt" then
     drop(self, err)
-    id, text, err = add_once(self, row)
+    id, err = add_once(self, row)
   end
-  if err then return drop(self, err) end
-  return id, text
+  if not id then return drop(self, err) end
+  return id
 end
 
 --- Records a run: request as of request.check, result as of result.build.
@@ -207,16 +202,14 @@ function Store:recent(limit)
   if not self.config.history.enabled then
     return nil, "The history is switched off in init.lua (history.enabled = false)."
   end
-  local db, text = database(self)
-  local rows, err
-  if db then
-    rows, err = db:recent(limit)
-    if not rows then
-      text = err.message
-      drop(self, err)
-    end
+  local db, err = database(self)
+  local rows
+  if db then rows, err = db:recent(limit) end
+  if not rows then
+    drop(self, err)
+    return nil, ("The history is off: %s."):format(err.message)
   end
-  if not rows then return nil, ("The history is off: %s."):format(text) end
+  note_trouble(self, nil)
   local out = core.json.array {}
   for i, row in ipairs(rows) do out[i] = from_row(row) end
   return out

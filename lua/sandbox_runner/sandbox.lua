@@ -49,19 +49,21 @@ end
 -- where somebody closes the sandbox. Returns true | nil, err.
 local function launch_steps(self, spec)
   local docker, name = self.docker, self.name
-  local ok, why = docker:create(name, spec)
-  if not ok then
+  local made, why = docker:create(name, spec)
+  if not made then
     -- Without an answer the engine may have made it, or may do so yet; and a name of
     -- ours is in use only when the HTTP client has asked twice on its own.
     if UNSURE[why.code] then self.state = "unsure" end
     return nil, why
   end
   self.state = "created"
+  self.engine:note_warnings(made)
   if self.closed then return unwanted() end
   self.box, why = docker:attach(name, ATTACH_MS)
   if not self.box then return nil, why end
   if self.closed then return unwanted() end
   self.state = "started" -- even when the call below fails: what it did is not known then
+  local ok
   ok, why = docker:start(name)
   if not ok then
     why.at = "start"

@@ -226,9 +226,13 @@ describe("loop", function()
       local loop = require("sandbox_runner.core").loop
       loop.run(function()
         os.execute("(kill -STOP $PPID; sleep 2.5; kill -CONT $PPID) &")
-        local start, clock = loop.now_ms(), os.clock()
-        while os.clock() - clock < 0.3 do end
-        while loop.now_ms() - start < 2400 do end
+        local last, clock, stopped = loop.now_ms(), os.clock(), false
+        while not stopped and os.clock() - clock < 1.5 do
+          local now = loop.now_ms()
+          stopped, last = now - last > 1500, now
+        end
+        while os.clock() - clock < 0.3 do end -- and goes on working
+        assert(stopped, "it was not stopped")
         print("went on")
       end)]]
     assert.equal("went on\n", out)

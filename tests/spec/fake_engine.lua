@@ -246,7 +246,7 @@ function handlers.remove_volume(conn) answer(conn, 204, "") end
 function handlers.create(conn, name)
   if containers[name] then return refuse(conn, 409, "name in use") end
   containers[name] = { name = name, state = "created" }
-  answer(conn, 201, ('{"Id":"%s"}'):format(name))
+  answer(conn, 201, script.create_text or ('{"Id":"%s","Warnings":[]}'):format(name))
 end
 
 function handlers.put_archive(conn) answer(conn, 200, "") end

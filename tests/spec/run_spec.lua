@@ -73,6 +73,15 @@ describe("a run", function()
     assert.equal(0, #b.log)
   end))
 
+  it("tells once what the engine warns of", fake.task(function()
+    local b <close> = bench { create_text = '{"Id":"x","Warnings":["No swap limit support"]}' }
+    assert(b:run())
+    assert(b:run())
+    b:settled()
+    assert.equal(1, #b.log)
+    assert.matches("the engine warns: No swap limit support", b.log[1], 1, true)
+  end))
+
   it("sends the code as a file and the order with the sandbox's own uid", fake.task(function()
     local b <close> = bench {}
     assert(b:run { code = "print('some code')" })
