@@ -20,14 +20,15 @@ local INITIALIZE = {
 local count = 0
 
 local function command(options, fifo, log)
-  local words = { options.program }
+  local words = options.words or { options.program }
   if options.config then words = { options.program, "--config", options.config } end
   return ("exec >%s 2>>%s; echo $$; %s"):format(shell.quote(fifo), shell.quote(log),
     shell.line(words, { XDG_STATE_HOME = options.folder .. "/state" }))
 end
 
 --- Starts a server and initializes the session. options: program, folder (for the
--- pipe, the log, the history), config = init.lua or nil: the installed one.
+-- pipe, the log, the history), config = init.lua or nil: the installed one; words
+-- in place of program and config: the command line of another server.
 -- Returns a client with pid and start = {shell_ms, exec_ms, total_ms}: until the
 -- exec, from there to the answer, both. On a busy machine the client may wake late
 -- at the pid: what shell_ms then has too much, exec_ms has too little.
@@ -113,11 +114,39 @@ function Client:run(language, code, timeout_seconds)
   return out, ms
 end
 
+--- Sends n requests at once and waits for as many answers. Returns milliseconds.
+-- Answers are told from the server's own messages by their bytes: decoding them
+-- would take longer than some servers need to make them.
+function Client:burst(method, n)
+  local lines = {}
+  for i = 1, n do
+    self.last_id = self.last_id + 1
+    lines[i] = core.json.encode { jsonrpc = "2.0", id = self.last_id, method = method, params = {} } .. "\n"
+  end
+  local text = table.concat(lines)
+  local started = loop.now_ms()
+  self.input:write(text)
+  self.input:flush()
+  while n > 0 do
+    if self:read_line():find('"result"', 1, true) then n = n - 1 end
+  end
+  return loop.now_ms() - started
+end
+
 --- A number of /proc/PID/status in bytes: "VmRSS", "RssAnon", "VmHWM".
 function Client:memory(field)
   local file <close> = assert(io.open(("/proc/%s/status"):format(self.pid)))
   local kib = file:read("a"):match("\n" .. field .. ":%s*(%d+) kB")
   return tonumber(kib) * 1024
+end
+
+--- What the server's threads did until now: wake-ups (voluntary switches), and
+-- the milliseconds that they were on a CPU (proc(5), schedstat).
+function Client:activity()
+  local script = [[cd /proc/%s/task && cat */status | awk '/^voluntary_ctxt/ { n += $2 } END { print n }'
+    cat */schedstat | awk '{ n += $1 } END { printf "%%d\n", n }']]
+  local wakes, ns = shell.timed(script:format(self.pid)):match("^(%d+)%s+(%d+)")
+  return tonumber(wakes), tonumber(ns) / 1e6
 end
 
 --- Makes VmHWM start anew at what is resident now (proc(5), clear_refs).

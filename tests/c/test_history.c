@@ -2,7 +2,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -20,40 +19,13 @@
 
 #include <sqlite3.h> /* to make files as the Python server and others make them */
 
+#include "folder_rig.h"
 #include "history.h"
 
 #define PYTHON_SCHEMA "CREATE TABLE runs (id INTEGER PRIMARY KEY AUTOINCREMENT," \
     " timestamp REAL NOT NULL, language TEXT NOT NULL, code_snippet TEXT NOT NULL," \
     " status TEXT NOT NULL, exit_code INTEGER, duration_ms REAL NOT NULL," \
     " stdout_size INTEGER NOT NULL DEFAULT 0, stderr_size INTEGER NOT NULL DEFAULT 0);"
-
-static char folder[128];
-static char path[256];
-
-static int setup(void **state)
-{
-    const char *base = getenv("TMPDIR");
-
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/sr-history-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/history.db", folder);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-
-    (void)state;
-    while (dir && (entry = readdir(dir)))
-        unlinkat(dirfd(dir), entry->d_name, 0);
-    if (dir)
-        closedir(dir);
-    return rmdir(folder);
-}
 
 static struct sr_history_text text(const char *s)
 {
@@ -638,9 +610,12 @@ static void child_opens_and_adds(int n)
     struct sr_err err = {0};
     int64_t id;
 
-    if (sr_history_open(&h, path, &err) < 0) {
-        fprintf(stderr, "open: %s\n", err.msg);
-        _exit(1);
+    while (sr_history_open(&h, path, &err) < 0) { /* locked: the caller tries again */
+        if (err.code != SR_UNAVAILABLE) {
+            fprintf(stderr, "open: %s\n", err.msg);
+            _exit(1);
+        }
+        usleep(20000);
     }
     while (n > 0) {
         if (sr_history_add(h, &row, &id, &err) == 0)
@@ -728,7 +703,7 @@ static void test_full_disk(void **state)
     sr_history_close(h);
 }
 
-#define test_with_folder(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define test_with_folder(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 int main(void)
 {

@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <lauxlib.h>
 #include <lualib.h>
 
+#include "folder_rig.h"
 #include "lua_bind.h"
 
 struct faults {
@@ -179,32 +179,9 @@ static void test_history_values(void **state)
              -1, 0);
 }
 
-static char folder[128];
-
 static int setup(void **state)
 {
-    static char path[160];
-    const char *base = getenv("TMPDIR");
-
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/sr-oom-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/history.db", folder);
-    return setenv("SR_TEST_DB", path, 1);
-}
-
-static int teardown(void **state)
-{
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-
-    (void)state;
-    while (dir && (entry = readdir(dir)))
-        unlinkat(dirfd(dir), entry->d_name, 0);
-    if (dir)
-        closedir(dir);
-    return rmdir(folder);
+    return folder_setup(state) < 0 ? -1 : setenv("SR_TEST_DB", path, 1);
 }
 
 int main(void)
@@ -219,5 +196,5 @@ int main(void)
         cmocka_unit_test(test_history_values),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, folder_teardown);
 }
