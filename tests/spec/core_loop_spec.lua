@@ -225,8 +225,8 @@ describe("loop", function()
     local out, ok = script [[
       local loop = require("sandbox_runner.core").loop
       loop.run(function()
-        os.execute("(kill -STOP $PPID; sleep 2.5; kill -CONT $PPID) &")
         local last, clock, stopped = loop.now_ms(), os.clock(), false
+        os.execute("(kill -STOP $PPID; sleep 2.5; kill -CONT $PPID) &") -- perhaps before it returns
         while not stopped and os.clock() - clock < 1.5 do
           local now = loop.now_ms()
           stopped, last = now - last > 1500, now
