@@ -8,6 +8,7 @@
 #include "lua_bind.h"
 
 #define ARRAY_MT "sr.json.array" /* marks tables that are arrays even when empty */
+#define ENCODED_MT "sr.json.encoded" /* the text of a value as its user value */
 #define RAW_MT "sr.json.raw"     /* {token=text}, written as it is */
 #define TREE_MT "sr.json.tree"   /* owns a parsed tree while it is converted */
 #define OUT_MT "sr.json.out"     /* owns the text while it is written */
@@ -353,6 +354,15 @@ static void put_value(lua_State *L, struct sr_buf *out, int at, const struct pla
     case LUA_TTABLE:
         put_table(L, out, at, place);
         break;
+    case LUA_TUSERDATA:
+        luaL_checkstack(L, 4, "JSON value");
+        if (!luaL_testudata(L, at, ENCODED_MT))
+            refuse(L, place, "a userdata");
+        lua_getiuservalue(L, at, 1);
+        s = lua_tolstring(L, -1, &n);
+        sr_buf_append(out, s, n);
+        lua_pop(L, 1);
+        break;
     case LUA_TLIGHTUSERDATA:
         if (lua_touserdata(L, at))
             refuse(L, place, "a light userdata");
@@ -432,9 +442,22 @@ static int json_raw(lua_State *L)
     return 1;
 }
 
+/* encoded(value) -> the value, encoded once: encode then only copies it. A
+ * userdata, so that no script can put other text in. */
+static int json_encoded(lua_State *L)
+{
+    json_encode(L); /* value text */
+    lua_newuserdatauv(L, 0, 1);
+    lua_insert(L, -2);
+    lua_setiuservalue(L, -2, 1);
+    luaL_setmetatable(L, ENCODED_MT);
+    return 1;
+}
+
 static const luaL_Reg json_module[] = {
     {"decode", json_decode}, {"encode", json_encode}, {"array", json_array},
-    {"raw_id", json_raw_id}, {"raw", json_raw},       {NULL, NULL},
+    {"raw_id", json_raw_id}, {"raw", json_raw},
+    {"encoded", json_encoded}, {NULL, NULL},
 };
 
 static void new_owner_mt(lua_State *L, const char *name, lua_CFunction gc)
@@ -450,6 +473,10 @@ int sr_lua_open_json(lua_State *L)
     new_owner_mt(L, TREE_MT, tree_gc);
     new_owner_mt(L, OUT_MT, out_gc);
     luaL_newmetatable(L, RAW_MT);
+    lua_pop(L, 1);
+    luaL_newmetatable(L, ENCODED_MT);
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
     lua_pop(L, 1);
     luaL_newlib(L, json_module);
     luaL_newmetatable(L, ARRAY_MT);

@@ -108,7 +108,7 @@ static int sys_mkdir_p(lua_State *L)
 }
 
 /* stat(path) -> {type="file"|"directory"|"socket"|"other", size in bytes, mode (the
- * permission bits), uid, gid, mtime in Unix seconds} | nil, err. Follows links. */
+ * permission bits), uid, gid, ino, mtime in Unix seconds} | nil, err. Follows links. */
 static int sys_stat(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
@@ -130,6 +130,8 @@ static int sys_stat(lua_State *L)
     lua_setfield(L, -2, "uid");
     lua_pushinteger(L, (lua_Integer)st.st_gid);
     lua_setfield(L, -2, "gid");
+    lua_pushinteger(L, (lua_Integer)st.st_ino);
+    lua_setfield(L, -2, "ino");
     lua_pushinteger(L, (lua_Integer)st.st_mtime);
     lua_setfield(L, -2, "mtime");
     return 1;

@@ -17,7 +17,7 @@ function M.new(bytes)
 end
 
 local function size_of(key, value)
-  return #key + #value.artifact
+  return #key + #value.artifact + #(value.stdout or "") + #(value.stderr or "")
 end
 
 local function oldest(self)
@@ -50,24 +50,33 @@ local function find(self, key)
   return entry.value
 end
 
---- The value for key: kept, made by another task right now, or made by make().
--- make returns a value | nil, err; a value with an `artifact` (string) is kept.
--- Returns value | nil, err and whether it was there already.
-function Cache:get(key, make)
-  while true do
-    local value = find(self, key)
-    if value then return value, nil, true end
-    if not self.pending[key] then break end
-    self.pending[key]:wait() -- whatever becomes of it, look again
-  end
-  local done = loop.event()
+--- Makes the value while others with the same key wait for it.
+local function make_for_all(self, key, make)
+  local done, value = loop.event(), nil
   self.pending[key] = done
   local guard <close> = defer(function() -- cancelled or thrown, too
     self.pending[key] = nil
-    done:set()
+    done:set { value = value }
   end)
-  local value, why = make()
+  local why
+  value, why = make()
   if value and value.artifact then keep(self, key, value) end
+  return value, why, false
+end
+
+--- The value for key: kept, made by another task right now (an outcome without a
+-- program is shared, too), or made by make(). make returns a value | nil, err; a
+-- value with an `artifact` (string) is kept. Returns value | nil, err and whether
+-- a program was there already.
+function Cache:get(key, make)
+  local value = find(self, key)
+  if value then return value, nil, true end
+  local pending = self.pending[key]
+  if not pending then return make_for_all(self, key, make) end
+  value = pending:wait().value
+  if value then return value, nil, value.artifact ~= nil end
+  local why
+  value, why = make() -- the other one failed or was cancelled: no more waiting in line
   return value, why, false
 end
 

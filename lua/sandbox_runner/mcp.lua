@@ -180,9 +180,12 @@ METHODS["tools/list"] = function(self, message)
   if rpc.optional(message.params.cursor) ~= nil then
     return nil, rpc.INVALID_PARAMS, "tools/list has one page; this cursor was not issued here"
   end
-  local list = core.json.array {}
-  for i, tool in ipairs(self.tools) do list[i] = published(tool, self.rules) end
-  return { tools = list }
+  if self.published_rules ~= self.rules then
+    local list = core.json.array {}
+    for i, tool in ipairs(self.tools) do list[i] = published(tool, self.rules) end
+    self.published, self.published_rules = core.json.encoded { tools = list }, self.rules
+  end
+  return self.published
 end
 
 local function bad_call(self, params)

@@ -23,7 +23,7 @@ local REMOVAL_WAIT_MS = 2000
 -- Starts that go on side by side: more only makes each slower on the engine.
 local STARTS = 4
 local SIGKILL = 9
-local ARTIFACTS = 256 << 20 -- bytes of large compiled programs on their way
+local ARTIFACTS = 128 << 20 -- bytes of large compiled programs on their way
 local SMALL_ARTIFACT = 1 << 20 -- below, a program does not count
 -- How long a sandbox may wait in the pool; pool.lua replaces it long before.
 local STALE_MS = 500
@@ -129,7 +129,7 @@ end
 --- The kernel's backstop, somewhat above what the run may take.
 local function cpu_seconds(self, stage, held)
   local ms = held and self.config.limits.max_timeout_seconds * 1000 or stage.wall_ms
-  return ms // 1000 + 2
+  return ms // 1000 * math.max(1, math.ceil(stage.limits.cpus)) + 2
 end
 
 --- held: the name of the source when the program starts before it is there.
@@ -341,10 +341,11 @@ end
 
 --- Everything that the compiler's output depends on.
 local function cache_key(stage, image, code)
-  local parts = { image.id, table.concat(stage.argv, "\0"), table.concat(environment(stage.entry), "\0") }
-  for name, value in pairs(stage.limits) do parts[#parts + 1] = name .. "=" .. tostring(value) end
-  table.sort(parts)
-  return table.concat(parts, "\0") .. "\0" .. code
+  local entry, limits = stage.entry, {}
+  for name, value in pairs(stage.limits) do limits[#limits + 1] = name .. "=" .. tostring(value) end
+  table.sort(limits)
+  return table.concat({ image.id, entry.name, entry.file, entry.artifact, table.concat(stage.argv, "\0"),
+    table.concat(environment(entry), "\0"), table.concat(limits, "\0"), code }, "\0\0")
 end
 
 local function copy(t)

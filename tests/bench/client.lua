@@ -128,9 +128,20 @@ function Client:burst(method, n)
   self.input:write(text)
   self.input:flush()
   while n > 0 do
-    if self:read_line():find('"result"', 1, true) then n = n - 1 end
+    local line = self:read_line()
+    if line:find('"error"', 1, true) and not line:find('"result"', 1, true) then error(line, 0) end
+    if line:find('"result"', 1, true) then n = n - 1 end
   end
   return loop.now_ms() - started
+end
+
+--- The length of the answer to a request.
+function Client:answer_bytes(method)
+  self:send(method)
+  while true do
+    local line = self:read_line()
+    if line:find('"result"', 1, true) then return #line end
+  end
 end
 
 --- A number of /proc/PID/status in bytes: "VmRSS", "RssAnon", "VmHWM".

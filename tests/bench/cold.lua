@@ -47,11 +47,11 @@ end
 return function(bench)
   local server = bench.start_client(bench.config "pool.size = 0")
   local list = ways(bench, server)
-  local samples = interleave(bench, list, bench.samples(20, 5))
+  local samples = interleave(bench, list, bench.samples(15, 5))
   server:close()
   local report = bench.report
   for k, way in ipairs(list) do
-    report:add { name = way[1], unit = "ms", samples = samples[k], picture = way[3] }
+    report:add { name = way[1], unit = "ms", samples = samples[k], picture = way[3], ours = k == 1 }
   end
   if not list[2] then return report:skip("cold run / docker run --rm", BAR, "neither docker nor curl is here") end
   report:add_ratio("cold run / " .. list[2][1], samples[1], samples[2], BAR)

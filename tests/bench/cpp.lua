@@ -49,7 +49,7 @@ end
 
 local function again(bench, server, command)
   local ours, theirs = {}, {}
-  for i = 1, bench.samples(40, 8) do
+  for i = 1, bench.samples(30, 8) do
     shell.pause(AGAIN_PAUSE_MS)
     theirs[i] = command and shell.timed_hello(command)
     local result, ms = server:run("cpp", SOURCE:format(1))
@@ -72,7 +72,8 @@ local function bare_program(bench)
 end
 
 local function report_first(report, ours, theirs, inside)
-  report:add { name = "C++ <iostream>, first time", unit = "ms", samples = ours, picture = "C++, first time" }
+  report:add { name = "C++ <iostream>, first time", unit = "ms", samples = ours, picture = "C++, first time",
+    ours = true }
   if #theirs == 0 then return report:skip(FIRST.name, FIRST.bar, "docker is not here") end
   report:add { name = "docker run of g++ and program", unit = "ms", samples = theirs, picture = "docker run g++" }
   report:add { name = "  g++ and program alone, in there", unit = "ms", samples = inside }
@@ -81,7 +82,7 @@ local function report_first(report, ours, theirs, inside)
 end
 
 local function report_again(report, ours, theirs, why)
-  report:add { name = "C++ again, from the cache", unit = "ms", samples = ours, picture = "C++, again" }
+  report:add { name = "C++ again, from the cache", unit = "ms", samples = ours, picture = "C++, again", ours = true }
   if why then return report:skip(AGAIN.name, AGAIN.bar, why) end
   report:add { name = "the bare program, no container", unit = "ms", samples = theirs, picture = "bare C++ program" }
   report:add { name = AGAIN.name, unit = "ms", bar = AGAIN.bar, value = stats.median(ours) - stats.median(theirs) }

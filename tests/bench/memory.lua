@@ -37,7 +37,7 @@ local function flood(bench, server)
 end
 
 return function(bench)
-  local server = bench.start_client()
+  local server = bench.start_client(bench.config "pool.size = 0")
   idle(bench, server)
   flood(bench, server)
   server:close()

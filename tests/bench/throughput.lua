@@ -95,7 +95,8 @@ return function(bench)
   end
   for _, n in ipairs { 1, 16 } do
     shell.pause(SETTLE_MS)
-    report:add { name = n .. (n == 1 and " run" or " runs") .. " at a time", unit = "per s", value = our_rate(server, n) }
+    local name = n == 1 and "1 run at a time" or n .. " runs at a time"
+    report:add { name = name, unit = "per s", value = our_rate(server, n) }
   end
   many(bench, server, stats.median(ours))
   server:close()

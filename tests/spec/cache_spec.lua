@@ -69,6 +69,30 @@ describe("the compile cache", function()
     assert.equal(4, shared)
   end))
 
+  it("shares an outcome without a program with those that wait, and keeps it not", fake.task(function()
+    local cache, calls = cache_of.new(1000), 0
+    local function make()
+      calls = calls + 1
+      loop.sleep(30)
+      return { code = 1 }
+    end
+    local tasks = {}
+    for i = 1, 4 do tasks[i] = fake.start_task(function() return cache:get("key", make) end) end
+    for i = 1, 4 do
+      local _, value = tasks[i]:wait()
+      assert.equal(1, value.code)
+    end
+    assert.equal(1, calls)
+    cache:get("key", make)
+    assert.equal(2, calls)
+  end))
+
+  it("counts what the compiler said", fake.task(function()
+    local cache = cache_of.new(1000)
+    cache:get("k", function() return { artifact = "x", stdout = ("o"):rep(10), stderr = ("e"):rep(100) } end)
+    assert.equal(112, cache.bytes)
+  end))
+
   it("makes again for the others when the first is cancelled", fake.task(function()
     local cache, calls = cache_of.new(1000), 0
     local function make()

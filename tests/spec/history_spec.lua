@@ -129,4 +129,19 @@ describe("history", function()
     store_at(folder .. "/h.db")
     assert.is_nil(io.open(folder .. "/h.db"))
   end)
+
+  it("begins a new file when the old one was removed or replaced under it", function()
+    local path = folder .. "/h.db"
+    local store = store_at(path)
+    assert.is_nil(store:record(request(), answer()))
+    for _, replace in ipairs { function() end, function() write(path, "") end } do
+      for _, suffix in ipairs { "", "-wal", "-shm" } do os.remove(path .. suffix) end
+      replace()
+      assert.is_nil(store:record(request(), answer()))
+      local other = store_at(path)
+      assert.equal(1, #assert(other:recent(10))) -- what is on disk
+      other:close()
+    end
+    store:close()
+  end)
 end)
