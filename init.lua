@@ -40,8 +40,9 @@ limits.code_bytes = 51200
 -- Most bytes returned of stdout, and of stderr (1 to 262144). The rest is
 -- counted and dropped. The ceiling keeps an answer within a client's line.
 limits.output_bytes = 102400
--- Runs at the same time (1 to 256); more wait for their turn.
-limits.concurrency = 32
+-- Runs at the same time (1 to 256), more wait for their turn; not set: 16 for
+-- each CPU of this machine.
+limits.concurrency = nil
 -- Runs that may wait (0 to 10000); more are refused as busy.
 limits.queue = 256
 

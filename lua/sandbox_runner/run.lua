@@ -23,6 +23,8 @@ local REMOVAL_WAIT_MS = 2000
 -- Starts that go on side by side: more only makes each slower on the engine.
 local STARTS = 4
 local SIGKILL = 9
+-- Most runs wait for something, and each is throttled: more than CPUs may go on.
+local RUNS_PER_CPU = 16
 local ARTIFACTS = 128 << 20 -- bytes of large compiled programs on their way
 local SMALL_ARTIFACT = 1 << 20 -- below, a program does not count
 -- How long a sandbox may wait in the pool; pool.lua replaces it long before.
@@ -410,7 +412,7 @@ end
 function M.new(config, engine, log)
   local self = setmetatable({
     config = config, engine = engine, log = log,
-    gate = gate.new(config.limits.concurrency, config.limits.queue),
+    gate = gate.new(config.limits.concurrency or RUNS_PER_CPU * sys.cpus(), config.limits.queue),
     starts = gate.new(STARTS),
     compiles = gate.new(math.max(2, ARTIFACTS // config.compile.artifact)),
     cache = cache.new(config.compile.cache),

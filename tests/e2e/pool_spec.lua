@@ -1,4 +1,5 @@
 -- Sandboxes started ahead: the same answers as from fresh ones, only sooner.
+local check = require "e2e.check"
 local client = require "e2e.client"
 local sandboxes = require "e2e.sandboxes"
 
@@ -123,6 +124,29 @@ describe("a run in a sandbox started ahead", function()
     client.eventually(10, function() return #sandboxes.of(pooled:instance()) <= 2 end)
     assert.is_true(#sandboxes.of(pooled:instance()) <= 2)
   end)
+end)
+
+-- The same programs and right values that fresh sandboxes are measured by.
+describe("a program in a sandbox started ahead", function()
+  local server
+
+  setup(function()
+    server = client.start { init = POOL, seconds = 300 }
+    server:run("python", "pass")
+  end)
+  teardown(function() server:close() end)
+
+  for _, group in ipairs(require "e2e.cases.runs") do
+    for i = 2, #group do
+      local case = group[i]
+      if case.py then
+        it("gives the right answer: " .. case[1], function()
+          sandboxes.wait_for(server, 1)
+          assert.is_nil(check.fault(case, check.run_all(server, { case }, 1)[case]))
+        end)
+      end
+    end
+  end
 end)
 
 describe("a compiled program", function()
