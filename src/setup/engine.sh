@@ -206,6 +206,27 @@ await_answer() {
     return 1
 }
 
+# A dockerd that was killed leaves files with process ids behind. The next one takes such a file for a
+# living engine when the id is in use again, or while a dead process is listed because nobody has
+# reaped it. $1: the file, $2: the name of the program that it should be.
+drop_stale_pid() {
+    local pid _
+    pid=$("${AS_ROOT[@]}" cat "$1" 2>/dev/null) || return 0
+    for _ in {1..25}; do # it does not answer: perhaps it is about to end
+        if ! alive "$pid" || [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != "$2" ]; then
+            "${AS_ROOT[@]}" rm -f "$1"
+            return
+        fi
+        sleep 0.2
+    done
+}
+
+drop_stale_pids() {
+    [ -z "${SR_DOCKERD_ARGS:-}" ] || return 0 # they may name places of their own
+    drop_stale_pid /var/run/docker.pid dockerd
+    drop_stale_pid /var/run/docker/containerd/containerd.pid containerd
+}
+
 start_in_background() {
     local pid args=() extra
     read -r -a args <<<"${SR_DOCKERD_ARGS:-}"
@@ -215,6 +236,7 @@ start_in_background() {
     # some containers) still serves; that comes second, because other users of it may want networks.
     for extra in "" "--iptables=false --bridge=none"; do
         [ -z "$extra" ] || say "starting dockerd without networks: $extra"
+        drop_stale_pids
         # shellcheck disable=SC2086
         pid=$(spawn_dockerd "${args[@]}" $extra) || return 1
         say "starting dockerd (process $pid, log $LOG)"
