@@ -27,8 +27,9 @@ local SIGKILL = 9
 local RUNS_PER_CPU = 16
 local ARTIFACTS = 128 << 20 -- bytes of large compiled programs on their way
 local SMALL_ARTIFACT = 1 << 20 -- below, a program does not count
--- How long a sandbox may wait in the pool; pool.lua replaces it long before.
+-- A sandbox of the pool that is lost this soon had died while it waited.
 local STALE_MS = 500
+-- How long a sandbox may wait in the pool; pool.lua replaces it long before.
 local AHEAD_MS = 2 * 3600 * 1000
 
 --- The whole environment of a program; a language may add to it. HOME and
@@ -41,9 +42,14 @@ local ENVIRONMENT = {
   LANG = "C.UTF-8", ASAN_OPTIONS = "detect_leaks=0",
 }
 
+local function copy(t)
+  local out = {}
+  for name, value in pairs(t) do out[name] = value end
+  return out
+end
+
 local function environment(entry)
-  local all, list = {}, {}
-  for name, value in pairs(ENVIRONMENT) do all[name] = value end
+  local all, list = copy(ENVIRONMENT), {}
   for name, value in pairs(entry.env or {}) do all[name] = value end
   for name, value in pairs(all) do list[#list + 1] = name .. "=" .. value end
   table.sort(list)
@@ -151,20 +157,19 @@ local function can_be_held(stage)
 end
 
 --- What the pool knows a stage by: sandboxes of one image and one set of limits.
--- Returns it | nil, err.
+-- The pool keeps it, so it holds nothing of the request: neither source nor
+-- program. Returns it | nil, err.
 local function pool_kind(self, stage)
   local image, why = self.engine:image(stage.entry.images)
   if not image then return nil, why end
-  return { name = stage.entry.name .. "/" .. stage.kind, signature = image.id, stage = stage }
+  return { name = stage.entry.name .. "/" .. stage.kind, signature = image.id, stage = {
+    kind = stage.kind, entry = stage.entry, limits = stage.limits, argv = stage.argv, writable = stage.writable } }
 end
 
 --- Starts a sandbox for the pool; see pool.lua.
 local function start_ahead(self, kind)
-  local like = kind.stage
-  local stage = {
-    kind = like.kind, entry = like.entry, limits = like.limits, argv = like.argv, writable = like.writable,
-    run_id = "pool-" .. sys.random_hex(8), wall_ms = AHEAD_MS,
-  }
+  local stage = copy(kind.stage)
+  stage.run_id, stage.wall_ms = "pool-" .. sys.random_hex(8), AHEAD_MS
   self.starts:enter_idle()
   local guard <close> = defer(function() self.starts:leave() end)
   local container, why = launch(self, stage)
@@ -348,12 +353,6 @@ local function cache_key(stage, image, code)
   table.sort(limits)
   return table.concat({ image.id, entry.name, entry.file, entry.artifact, table.concat(stage.argv, "\0"),
     table.concat(environment(entry), "\0"), table.concat(limits, "\0"), code }, "\0\0")
-end
-
-local function copy(t)
-  local out = {}
-  for name, value in pairs(t) do out[name] = value end
-  return out
 end
 
 local function compiled(outcome)

@@ -73,6 +73,19 @@ describe("a run", function()
     assert.equal(0, #b.log)
   end))
 
+  it("leaves nothing of the request with the pool", fake.task(function()
+    local b <close> = bench {}
+    local kinds = {}
+    b.runner.pool = { is_on = function() return true end, take = function(_, kind) kinds[#kinds + 1] = kind end }
+    assert(b:run())
+    b:settled()
+    assert.equal("python/r", kinds[1].name)
+    for name, value in pairs(kinds[1].stage) do
+      assert.is_truthy(name == "kind" or name == "entry" or name == "limits" or name == "argv" or name == "writable",
+        name .. " = " .. tostring(value))
+    end
+  end))
+
   it("tells once what the engine warns of", fake.task(function()
     local b <close> = bench { create_text = '{"Id":"x","Warnings":["No swap limit support"]}' }
     assert(b:run())
