@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,35 +13,8 @@
 #include <lauxlib.h>
 #include <lualib.h>
 
+#include "faulty_alloc.h"
 #include "lua_bind.h"
-
-struct faults {
-    long countdown; /* growing requests until the failures begin; < 0: none */
-    long left;      /* how many fail then; Lua asks twice for each */
-    long hits;
-    size_t live;
-};
-
-static void *faulty_alloc(void *ud, void *ptr, size_t old, size_t size)
-{
-    struct faults *f = ud;
-    void *mem = NULL;
-
-    old = ptr ? old : 0;
-    if (size > old && f->countdown > 0) {
-        f->countdown--;
-    } else if (size > old && f->countdown == 0 && f->left > 0) {
-        f->left--;
-        f->hits++;
-        return NULL;
-    }
-    if (size == 0)
-        free(ptr);
-    else if (!(mem = realloc(ptr, size)))
-        return NULL;
-    f->live += size - old;
-    return mem;
-}
 
 static int run_chunk(lua_State *L)
 {
@@ -58,7 +30,7 @@ static int run_chunk(lua_State *L)
  * say on stderr is not wanted here. */
 static bool run_once(const char *chunk, long nth, long fail)
 {
-    struct faults faults = {.countdown = -1, .left = fail};
+    struct faults faults = {.countdown = -1, .fail = fail};
     lua_State *L = lua_newstate(faulty_alloc, &faults);
     int log = dup(STDERR_FILENO), nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC), status;
 
@@ -85,10 +57,7 @@ static bool run_once(const char *chunk, long nth, long fail)
 
 static void sweep(const char *chunk)
 {
-    for (long nth = 0; run_once(chunk, nth, 2); nth++) /* memory comes back */
-        ;
-    for (long nth = 0; run_once(chunk, nth, INT32_MAX); nth++) /* it does not */
-        ;
+    sweep_faults(run_once, chunk);
 }
 
 static void test_tasks(void **state)

@@ -14,41 +14,9 @@
 #include <lauxlib.h>
 #include <lualib.h>
 
+#include "faulty_alloc.h"
 #include "folder_rig.h"
 #include "lua_bind.h"
-
-struct faults {
-    long countdown; /* growing requests until the first failure; < 0: no failures */
-    long fail;      /* how many fail from then on; Lua asks twice for each */
-    long hits;
-    size_t live;    /* bytes handed out */
-};
-
-static void *faulty_alloc(void *ud, void *ptr, size_t old, size_t size)
-{
-    struct faults *f = ud;
-    void *mem;
-
-    if (!ptr)
-        old = 0; /* Lua passes a type there */
-    if (size == 0) {
-        free(ptr);
-        f->live -= old;
-        return NULL;
-    }
-    if (size > old && f->countdown >= 0) { /* Lua counts on shrinking */
-        if (f->countdown > 0) {
-            f->countdown--;
-        } else if (f->hits < f->fail) {
-            f->hits++;
-            return NULL;
-        }
-    }
-    mem = realloc(ptr, size);
-    if (mem)
-        f->live += size - old;
-    return mem;
-}
 
 static int run_chunk(lua_State *L)
 {
@@ -72,7 +40,7 @@ static int run_chunk(lua_State *L)
 }
 
 /* One run in a fresh state. Returns whether a failure was injected. */
-static int run_once(const char *chunk, long nth, long fail)
+static bool run_once(const char *chunk, long nth, long fail)
 {
     struct faults faults = {.countdown = -1, .fail = fail};
     lua_State *L = lua_newstate(faulty_alloc, &faults);
@@ -93,10 +61,7 @@ static int run_once(const char *chunk, long nth, long fail)
 
 static void sweep(const char *chunk)
 {
-    for (long nth = 0; run_once(chunk, nth, 2); nth++) /* memory comes back */
-        ;
-    for (long nth = 0; run_once(chunk, nth, INT32_MAX); nth++) /* it does not */
-        ;
+    sweep_faults(run_once, chunk);
 }
 
 static void test_text(void **state)
