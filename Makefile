@@ -45,7 +45,7 @@ ifeq ($(CI),true)
 warnings += -Werror
 endif
 
-packages := libcurl sqlite3 libcjson
+packages := libcurl sqlite3 libcjson libmicrohttpd libcrypto
 ifeq ($(shell pkg-config --exists lua5.4 $(packages) 2>/dev/null && echo yes),yes)
 package_cflags := $(shell pkg-config --cflags lua5.4 $(packages))
 package_libs   := $(shell pkg-config --libs $(packages)) -lm

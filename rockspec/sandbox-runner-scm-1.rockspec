@@ -19,6 +19,8 @@ external_dependencies = {
   CURL = { header = "curl/curl.h" },
   SQLITE3 = { header = "sqlite3.h" },
   CJSON = { header = "cjson/cJSON.h" },
+  MICROHTTPD = { header = "microhttpd.h" },
+  CRYPTO = { header = "openssl/hmac.h" },
 }
 build = {
   type = "make",

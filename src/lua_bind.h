@@ -27,9 +27,11 @@ int sr_lua_open_loop(lua_State *L);
 int sr_lua_open_docker(lua_State *L);
 int sr_lua_open_stdio(lua_State *L);
 int sr_lua_open_sys(lua_State *L);
+int sr_lua_open_httpd(lua_State *L);
+int sr_lua_open_crypto(lua_State *L);
 
 /* The module sandbox_runner.core: a table with the fields json, text,
- * history, loop, docker, stdio and sys, and `version`. */
+ * history, loop, docker, stdio, sys, httpd and crypto, and `version`. */
 int luaopen_sandbox_runner_core(lua_State *L);
 
 #endif

@@ -15,6 +15,7 @@ int luaopen_sandbox_runner_core(lua_State *L)
         {"json", sr_lua_open_json},     {"text", sr_lua_open_text},
         {"history", sr_lua_open_history}, {"docker", sr_lua_open_docker},
         {"stdio", sr_lua_open_stdio},   {"sys", sr_lua_open_sys},
+        {"httpd", sr_lua_open_httpd},   {"crypto", sr_lua_open_crypto},
         {NULL, NULL}};
 
     sr_lua_open_err(L);

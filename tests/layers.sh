@@ -39,6 +39,14 @@ check_library() {
                 *) breach "$file" "includes ${include#<}; only history.c and history_schema.c may" ;;
             esac
             ;;
+        '<microhttpd.h'*)
+            case $file in
+                src/httpd.c | src/httpd_*.[ch]) ;;
+                *) breach "$file" "includes ${include#<}; only httpd.c and httpd_*.c may" ;;
+            esac
+            ;;
+        '<openssl/'*)
+            [ "$file" = src/crypto.c ] || breach "$file" "includes ${include#<}; only crypto.c may" ;;
         '<cjson/'* | '<cJSON'*)
             [ "$file" = src/json.c ] || breach "$file" "includes ${include#<}; only json.c may" ;;
     esac

@@ -27,6 +27,8 @@ pc:lua5.4:liblua5.4-dev
 pc:libcurl:libcurl4-openssl-dev
 pc:sqlite3:libsqlite3-dev
 pc:libcjson:libcjson-dev
+pc:libmicrohttpd:libmicrohttpd-dev
+pc:libcrypto:libssl-dev
 LIST
             ;;
         test)

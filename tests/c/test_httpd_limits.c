@@ -1,0 +1,365 @@
+/* What the HTTP server does to clients that send too much or what is no HTTP, and what
+ * it goes on doing for all others meanwhile. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "http_rig.h"
+#include "httpd_rig.h"
+
+static char zeros[1 << 20];
+
+/* A request whose body is refused, of that many bytes, on a connection that lives on. */
+static void refuse_body(int fd, const char *head, size_t size)
+{
+    struct sr_request *rq;
+
+    web.serve = NULL;
+    web_send(fd, head);
+    rq = web_take();
+    assert_int_equal(web_read(rq, 1000, NULL, NULL), SR_TOO_LARGE);
+    assert_int_equal(sr_httpd_stats(web.httpd).buffered, 0);
+    web_respond(rq, 413, "too large");
+    web_done(rq);
+    for (size_t left = size; left;) {
+        size_t n = left < sizeof zeros ? left : sizeof zeros;
+
+        web_send_bytes(fd, zeros, n);
+        left -= n;
+    }
+    assert_non_null(strstr(web_receive(fd, "too large"), " 413 "));
+    web.serve = web_serve_target;
+    assert_non_null(strstr(web_ask(fd, GET("/next"), "/next"), "200 OK"));
+}
+
+static void test_body_of_64_mb_is_dropped(void **state)
+{
+    enum { SIZE = 64 << 20 };
+    char head[200];
+    long before;
+    int fd;
+
+    (void)state;
+    web_open();
+    fd = web_connect();
+    before = rig_memory_kib();
+    snprintf(head, sizeof head, "POST / HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", SIZE);
+    refuse_body(fd, head, SIZE);
+    rig_grown_less(before, 2048);
+    close(fd);
+}
+
+static void test_chunked_body_is_counted(void **state)
+{
+    struct sr_read r = {0};
+    struct sr_request *rq;
+    int fd;
+
+    (void)state;
+    web_open();
+    fd = web_connect();
+    web_send(fd, POST_CHUNKED);
+    rq = web_take();
+    sr_request_read(rq, &r, &web.loop, 5000);
+    for (int i = 0; i < 10; i++) {
+        web_send(fd, "3e8\r\n");
+        web_send_bytes(fd, zeros, 1000);
+        web_send(fd, "\r\n");
+    }
+    web_run(20);
+    assert_int_equal(r.op.state, SR_OP_READY);
+    assert_int_equal(r.op.err.code, SR_TOO_LARGE);
+    sr_op_drop(&r.op);
+    assert_int_equal(sr_httpd_stats(web.httpd).buffered, 0);
+    web_respond(rq, 413, "too large");
+    web_done(rq);
+    assert_non_null(strstr(web_ask(fd, "0\r\n\r\n", "too large"), " 413 "));
+    web.serve = web_serve_target;
+    assert_non_null(strstr(web_ask(fd, GET("/next"), "/next"), "200 OK"));
+    close(fd);
+}
+
+/* Nobody reads for ever what nobody wants. */
+static void test_longest_bodies_are_cut_off(void **state)
+{
+    struct sr_request *rq;
+    char piece[65536 + 20];
+    const char *answer;
+    int fd;
+
+    (void)state;
+    web_open();
+    fd = web_connect();
+    web_send(fd, POST("99999999999"));
+    rq = web_take();
+    web_respond(rq, 413, "too large");
+    web_done(rq);
+    answer = web_receive(fd, NULL);
+    assert_non_null(strstr(answer, " 413 "));
+    assert_non_null(strstr(answer, "Connection: close"));
+    close(fd);
+
+    fd = web_connect();
+    web_send(fd, POST_CHUNKED);
+    rq = web_take();
+    web_respond(rq, 413, "too large");
+    web_done(rq);
+    memset(piece, 'x', sizeof piece);
+    memcpy(piece, "10000\r\n", 7);
+    memcpy(piece + 7 + 65536, "\r\n", 2);
+    for (int i = 0; i < 2100 && web_push(fd, "", 0) >= 0; i++)
+        web_send_bytes(fd, piece, 65536 + 9);
+    assert_true(web_is_closed(fd, 1000));
+    close(fd);
+}
+
+static void test_budget_for_bodies(void **state)
+{
+    struct sr_read one = {0}, two = {0};
+    struct sr_request *first, *second;
+    int a, b;
+
+    (void)state;
+    web.config.body_budget = 100000;
+    web_open();
+    a = web_connect();
+    b = web_connect();
+    web_send(a, POST("80000"));
+    first = web_take();
+    sr_request_read(first, &one, &web.loop, 90000);
+    web_send_bytes(a, zeros, 79999);
+    web_run(20);
+    web_send(b, POST("50000"));
+    second = web_take();
+    assert_int_equal(web_read(second, 90000, NULL, NULL), SR_UNAVAILABLE);
+    web_respond(second, 503, "later");
+    web_done(second);
+    web_send_bytes(b, zeros, 50000);
+    assert_non_null(strstr(web_receive(b, "later"), " 503 "));
+    web_send(b, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n7530\r\n");
+    second = web_take();
+    sr_request_read(second, &two, &web.loop, 90000);
+    web_send_bytes(b, zeros, 30000);
+    web_run(20);
+    assert_true(sr_httpd_stats(web.httpd).buffered <= 100000);
+    web_send_bytes(a, zeros, 1);
+    web_run(20);
+    assert_int_equal(one.op.err.code, SR_OK);
+    sr_op_drop(&one.op);
+    web_done(first);
+    sr_op_drop(&two.op);
+    web_done(second);
+    assert_int_equal(sr_httpd_stats(web.httpd).buffered, 0);
+    close(a);
+    close(b);
+}
+
+static void test_endless_heads(void **state)
+{
+    static const char *const starts[] = {("GET / HTTP/1.1\r\n" HOST "X: "), "GET /", "",
+                                         ("GET / HTTP/1.1\r\n" HOST)};
+    static char line[10000];
+    long before;
+
+    (void)state;
+    web_open();
+    web.serve = web_serve_target;
+    before = rig_memory_kib();
+    memset(line, 'h', sizeof line);
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
+        int fd = web_connect();
+
+        web_send(fd, starts[i]);
+        for (int j = 0; j < 1000 && web_push(fd, "", 0) >= 0 && !web_is_closed(fd, 0); j++)
+            if (i < 3)
+                web_send_bytes(fd, line, sizeof line);
+            else
+                web_send(fd, "a: b\r\na: b\r\na: b\r\na: b\r\n");
+        assert_true(web_is_closed(fd, 1000));
+        close(fd);
+    }
+    rig_grown_less(before, 2048);
+    web_assert_served();
+}
+
+/* The limit is what it says, with what the answer needs beside it. */
+static void test_longest_head(void **state)
+{
+    static char head[16384 + 100], long_value[3000];
+    struct sr_request *rq;
+    int fd;
+
+    (void)state;
+    web_open();
+    for (int over = 0; over < 2; over++) {
+        size_t n = (size_t)snprintf(head, sizeof head, "GET / HTTP/1.1\r\n" HOST "X: ");
+        size_t most = web.config.header_bytes - 4 + (size_t)over;
+
+        memset(head + n, 'v', most - n);
+        strcpy(head + most, "\r\n\r\n");
+        fd = web_connect();
+        web_send(fd, head);
+        if (!over) {
+            rq = web_take();
+            memcpy(long_value, "Y", 2);
+            memset(long_value + 2, 'y', sizeof long_value - 3);
+            assert_int_equal(
+                sr_request_respond(rq, 200, long_value, sizeof long_value, "fine", 4, NULL), 0);
+            web_done(rq);
+            assert_non_null(strstr(web_receive(fd, "\r\n\r\nfine"), "200 OK"));
+        } else {
+            assert_non_null(strstr(web_receive(fd, NULL), " 431 "));
+        }
+        close(fd);
+    }
+}
+
+/* Heads that two servers could read differently, and what is no HTTP. */
+static void test_ambiguous_heads(void **state)
+{
+    static const struct {
+        const char *head, *status;
+    } cases[] = {
+        {"POST / HTTP/1.1\r\n" HOST "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+         " 400 "},
+        {"POST / HTTP/1.1\r\n" HOST "Content-Length: 3\r\nContent-Length: 4\r\n\r\n", " 400 "},
+        {"POST / HTTP/1.1\r\n" HOST "Content-Length: 3\r\nContent-Length: 3\r\n\r\n", " 400 "},
+        {"POST / HTTP/1.1\r\n" HOST "Content-Length : 3\r\n\r\n", " 400 "},
+        {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip\r\n\r\n", " 501 "},
+        {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip, chunked\r\n\r\n", " 501 "},
+        {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n",
+         " 400 "},
+        {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", " 400 "},
+        {POST("3x"), " 400 "},
+        {"POST / HTTP/1.1\r\n" HOST "Content-Length: -3\r\n\r\n", " 400 "},
+        {POST("99999999999999999999"), " 413 "},
+        {"GET / HTTP/1.1\r\n\r\n", " 400 "}, /* no Host */
+        {"GET / HTTP/1.1\r\nnonsense\r\n\r\n", " 400 "},
+        {"GET / HTTP/9.9\r\n" HOST "\r\n", ""},
+        {"\x16\x03\x01\x02\r\n\r\n", ""},
+        {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""},
+    };
+
+    (void)state;
+    web_open();
+    web.serve = web_serve_target;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int fd = web_connect();
+        const char *answer = web_ask(fd, cases[i].head, NULL);
+
+        if (!strstr(answer, cases[i].status) || strstr(answer, "200 OK"))
+            fail_msg("case %zu: %s", i, answer);
+        close(fd);
+    }
+    web_assert_served();
+}
+
+static void test_bad_chunks(void **state)
+{
+    static const char *const bodies[] = {"zz\r\nabc\r\n", "-1\r\n", "3\r\nabcdef\r\n", "\r\n\r\n",
+                                         "ffffffffffffffffffff\r\n"};
+
+    (void)state;
+    web_open();
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        int fd = web_connect();
+        struct sr_request *rq;
+
+        web_send(fd, POST_CHUNKED);
+        web_send(fd, bodies[i]);
+        rq = web_take();
+        assert_int_equal(web_read(rq, 1000, NULL, NULL), SR_CONFLICT);
+        web_done(rq);
+        assert_null(strstr(web_receive(fd, NULL), "200 OK"));
+        close(fd);
+    }
+}
+
+static void test_unread_stream_is_bounded(void **state)
+{
+    struct sr_request *rq;
+    struct sr_err err;
+    struct sr_gone g = {0};
+    size_t written = 0;
+    int fd;
+
+    (void)state;
+    web.config.stream_bytes = 300000;
+    web_open();
+    fd = web_connect();
+    web_send(fd, GET("/"));
+    rq = web_take();
+    assert_int_equal(sr_request_stream(rq, 200, "", 0, &err), 0);
+    sr_request_watch(rq, &g, &web.loop);
+    while (sr_request_write(rq, zeros, 10000, &err) == 0) {
+        written += 10000;
+        web_turn(0);
+        assert_true(written < 64 << 20); /* the kernel's buffers come on top */
+    }
+    assert_int_equal(err.code, SR_CONFLICT);
+    web.serve = web_serve_target;
+    web_assert_served();
+    web_turn(0);
+    assert_int_equal(g.op.state, SR_OP_READY);
+    assert_false(sr_request_is_done(rq));
+    sr_op_drop(&g.op);
+    assert_int_equal(sr_request_write(rq, "x", 1, &err), -1);
+    assert_int_equal(sr_httpd_stats(web.httpd).requests, 0);
+    web_done(rq);
+    close(fd);
+}
+
+/* No program that is started meanwhile may inherit a socket. */
+static void test_descriptors_are_close_on_exec(void **state)
+{
+    struct sr_request *rq;
+    int fd;
+
+    (void)state;
+    web_open();
+    fd = web_connect();
+    web_send(fd, GET("/"));
+    rq = web_take();
+    for (int i = 3; i < 1000; i++) {
+        int flags = fcntl(i, F_GETFD);
+
+        if (flags >= 0 && !(flags & FD_CLOEXEC)) {
+            char link[64], what[256] = "";
+
+            snprintf(link, sizeof link, "/proc/self/fd/%d", i);
+            (void)!readlink(link, what, sizeof what - 1);
+            if (strstr(what, "socket") || strstr(what, "anon_inode"))
+                fail_msg("descriptor %d (%s) would be inherited", i, what);
+        }
+    }
+    web_done(rq);
+    close(fd);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, web_set_up, web_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_body_of_64_mb_is_dropped),
+        T(test_chunked_body_is_counted),
+        T(test_longest_bodies_are_cut_off),
+        T(test_budget_for_bodies),
+        T(test_endless_heads),
+        T(test_longest_head),
+        T(test_ambiguous_heads),
+        T(test_bad_chunks),
+        T(test_unread_stream_is_bounded),
+        T(test_descriptors_are_close_on_exec),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
