@@ -28,12 +28,15 @@ enum col {
     " stdout_size, stderr_size, run_id, reason, signal, cpu_ms, peak_memory_bytes, truncated," \
     " image, timeout_seconds"
 
-enum { ADD, RECENT, COUNT, SPAN, PRUNE, N_STATEMENTS };
+enum { ADD, RECENT, GET, FIND, COUNT, SPAN, PRUNE, N_STATEMENTS };
 
 static const char *const statements[N_STATEMENTS] = {
     [ADD] = ("INSERT INTO runs (" READ_COLUMNS ")"
              " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)"),
     [RECENT] = "SELECT id, " READ_COLUMNS " FROM runs ORDER BY id DESC LIMIT ?1",
+    [GET] = "SELECT id, " READ_COLUMNS " FROM runs WHERE id = ?1",
+    [FIND] = ("SELECT id, " READ_COLUMNS " FROM runs WHERE run_id = ?1"
+              " AND id > (SELECT max(id) FROM runs) - ?2 ORDER BY id DESC LIMIT 1"),
     [COUNT] = "SELECT count(*) FROM runs",
     [SPAN] = "SELECT coalesce((SELECT max(id) FROM runs) - (SELECT min(id) FROM runs) + 1, 0)",
     [PRUNE] = ("DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE id <="
@@ -358,24 +361,15 @@ static int read_row(sqlite3_stmt *stmt, struct sr_history_row *row, size_t *byte
     return 0;
 }
 
-int sr_history_recent(struct sr_history *h, int64_t limit, struct sr_history_rows *out,
-                      struct sr_err *err)
+/* Reads what a bound query yields, `limit` rows at most, and resets it. */
+static int read_rows(struct sr_history *h, sqlite3_stmt *stmt, int64_t limit,
+                     struct sr_history_rows *out, struct sr_err *err)
 {
-    sqlite3_stmt *stmt = h->stmt[RECENT];
-    struct sr_history_rows rows = {0};
+    struct sr_history_rows rows = {.rows = calloc((size_t)limit + 1, sizeof *rows.rows)};
     size_t bytes = 0;
-    int rc;
+    int rc = SQLITE_NOMEM;
 
-    if (limit < 0)
-        limit = 0;
-    if (limit > SR_HISTORY_RECENT_MAX)
-        limit = SR_HISTORY_RECENT_MAX;
-    rows.rows = calloc((size_t)limit + 1, sizeof *rows.rows);
-    if (!rows.rows)
-        return sr_err_set(err, SR_NO_MEMORY, "history: out of memory");
-    may_wait(h, WAIT_MS);
-    sqlite3_bind_int64(stmt, 1, limit);
-    while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && bytes < RECENT_BYTES) {
+    while (rows.rows && (rc = sqlite3_step(stmt)) == SQLITE_ROW && bytes < RECENT_BYTES) {
         if (read_row(stmt, &rows.rows[rows.n], &bytes) < 0) {
             rc = SQLITE_NOMEM;
             break;
@@ -391,6 +385,39 @@ int sr_history_recent(struct sr_history *h, int64_t limit, struct sr_history_row
         return -1;
     *out = rows;
     return 0;
+}
+
+int sr_history_recent(struct sr_history *h, int64_t limit, struct sr_history_rows *out,
+                      struct sr_err *err)
+{
+    if (limit < 0)
+        limit = 0;
+    if (limit > SR_HISTORY_RECENT_MAX)
+        limit = SR_HISTORY_RECENT_MAX;
+    may_wait(h, WAIT_MS);
+    sqlite3_bind_int64(h->stmt[RECENT], 1, limit);
+    return read_rows(h, h->stmt[RECENT], limit, out, err);
+}
+
+int sr_history_get(struct sr_history *h, int64_t id, struct sr_history_rows *out,
+                   struct sr_err *err)
+{
+    may_wait(h, WAIT_MS);
+    sqlite3_bind_int64(h->stmt[GET], 1, id);
+    return read_rows(h, h->stmt[GET], 1, out, err);
+}
+
+int sr_history_find(struct sr_history *h, struct sr_history_text run_id,
+                    struct sr_history_rows *out, struct sr_err *err)
+{
+    int rc;
+
+    may_wait(h, WAIT_MS);
+    bind_text(h->stmt[FIND], 1, run_id);
+    sqlite3_bind_int64(h->stmt[FIND], 2, SR_HISTORY_FIND_MAX);
+    rc = read_rows(h, h->stmt[FIND], 1, out, err);
+    sqlite3_clear_bindings(h->stmt[FIND]); /* they point into run_id */
+    return rc;
 }
 
 void sr_history_rows_clear(struct sr_history_rows *rows)

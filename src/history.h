@@ -20,6 +20,7 @@
 
 #define SR_HISTORY_RECENT_MAX 1000   /* rows of one sr_history_recent() */
 #define SR_HISTORY_PRUNE_BATCH 10000 /* rows deleted by one sr_history_prune() */
+#define SR_HISTORY_FIND_MAX 10000    /* newest ids that one sr_history_find() looks at */
 
 struct sr_history; /* an open database */
 
@@ -77,6 +78,15 @@ int sr_history_add(struct sr_history *h, const struct sr_history_row *row, int64
  * Fewer when their texts exceed 32 MiB. Free with sr_history_rows_clear(). */
 int sr_history_recent(struct sr_history *h, int64_t limit, struct sr_history_rows *out,
                       struct sr_err *err);
+
+/* The row with this id: one, or none when there is no such row. Free as above. */
+int sr_history_get(struct sr_history *h, int64_t id, struct sr_history_rows *out,
+                   struct sr_err *err);
+
+/* The newest row of this run: one, or none when it is not among the newest
+ * SR_HISTORY_FIND_MAX, for run ids have no index. Free as above. */
+int sr_history_find(struct sr_history *h, struct sr_history_text run_id,
+                    struct sr_history_rows *out, struct sr_err *err);
 
 /* Frees the rows and makes *rows empty. */
 void sr_history_rows_clear(struct sr_history_rows *rows);

@@ -234,6 +234,32 @@ static int history_recent(lua_State *L)
     return 1;
 }
 
+/* history:get(id) -> run as in recent, or nil when there is none | nil, err. id: the
+ * number of the row, or the run_id (a string) of one of the newest 10000. */
+static int history_get(lua_State *L)
+{
+    struct sr_history *db = check_history(L, 1);
+    bool by_row = lua_type(L, 2) == LUA_TNUMBER;
+    int64_t id = by_row ? luaL_checkinteger(L, 2) : 0;
+    struct sr_history_text run_id = {0};
+    struct sr_history_rows *rows;
+    struct sr_err err;
+
+    if (!by_row)
+        run_id.data = luaL_checklstring(L, 2, &run_id.len);
+    rows = lua_newuserdatauv(L, sizeof *rows, 0);
+    *rows = (struct sr_history_rows){0};
+    luaL_setmetatable(L, ROWS_MT);
+    if ((by_row ? sr_history_get(db, id, rows, &err) : sr_history_find(db, run_id, rows, &err)) < 0)
+        return sr_lua_push_err(L, &err);
+    if (rows->n > 0)
+        push_row(L, &rows->rows[0]);
+    else
+        lua_pushnil(L);
+    sr_history_rows_clear(rows);
+    return 1;
+}
+
 /* history:count() -> number of runs | nil, err. Reads the whole table. */
 static int history_count(lua_State *L)
 {
@@ -283,8 +309,9 @@ static const luaL_Reg history_meta[] = {
 };
 
 static const luaL_Reg history_methods[] = {
-    {"add", history_add},     {"recent", history_recent}, {"count", history_count},
-    {"prune", history_prune}, {"close", history_close},   {NULL, NULL},
+    {"add", history_add},     {"recent", history_recent}, {"get", history_get},
+    {"count", history_count}, {"prune", history_prune},   {"close", history_close},
+    {NULL, NULL},
 };
 
 static const luaL_Reg history_module[] = {

@@ -105,6 +105,17 @@ static inline int teardown(void **state)
     return rc;
 }
 
+/* Another agent in the same folder. */
+static inline void renew(struct rig *r)
+{
+    sr_session_clear(&r->s);
+    close(r->to);
+    close(r->from);
+    if (r->pid > 0)
+        waitpid(r->pid, NULL, 0);
+    spawn(r);
+}
+
 static inline void send_some(struct rig *r)
 {
     ssize_t n = write(r->to, r->s.out.data, r->s.out.len);
@@ -213,7 +224,7 @@ static inline int agent_status(struct rig *r)
 
 static inline bool gone(pid_t pid)
 {
-    for (int i = 0; i < 400 && kill(pid, 0) == 0; i++)
+    for (int i = 0; i < GIVE_UP_MS / 5 && kill(pid, 0) == 0; i++)
         poll(NULL, 0, 5);
     return kill(pid, 0) < 0 && errno == ESRCH;
 }

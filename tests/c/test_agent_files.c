@@ -119,10 +119,7 @@ static void check_bad_order(void **state, const char *bytes, size_t n)
     assert_non_null(r->s.failure);
     assert_memory_equal(r->s.failure, "bad order", 9);
     assert_int_equal(agent_status(r), 1);
-    sr_session_clear(&r->s);
-    close(r->to);
-    close(r->from);
-    spawn(r);
+    renew(r);
 }
 
 static void test_bad_orders(void **state)

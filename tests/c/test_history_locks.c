@@ -53,8 +53,22 @@ static sqlite3 *locker(const char *sql)
     return db;
 }
 
+/* The shortest of some tries: the machine may be busy, and its disk too. */
+static double shortest(double (*try)(size_t), size_t which, double limit)
+{
+    double best = 1e9;
+
+    for (int i = 0; i < 8 && best > limit; i++) {
+        double took = try(which);
+
+        best = took < best ? took : best;
+        unlink(path);
+    }
+    return best;
+}
+
 /* Each of the steps of an open meets another lock; the wait is for all of them. */
-static void test_open_gives_up_in_time(void **state)
+static double open_locked(size_t which)
 {
     static const char *const locks[] = {
         "BEGIN EXCLUSIVE",                                         /* a rollback journal */
@@ -62,30 +76,36 @@ static void test_open_gives_up_in_time(void **state)
         "PRAGMA journal_mode = WAL; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE",
     };
 
-    (void)state;
-    for (size_t i = 0; i < sizeof locks / sizeof locks[0]; i++) {
-        sqlite3 *db = locker(locks[i]);
-        struct sr_history *h = NULL;
-        struct sr_err err = {0};
-        double start = now();
+    sqlite3 *db = locker(locks[which]);
+    struct sr_history *h = NULL;
+    struct sr_err err = {0};
+    double start = now(), took;
 
-        if (i == 1) { /* the table is not ours: found without waiting for the writer */
-            assert_int_equal(sr_history_open(&h, path, &err), -1);
-            assert_int_equal(err.code, SR_INVALID);
-        } else {
-            assert_int_equal(sr_history_open(&h, path, &err), -1);
-            assert_int_equal(err.code, SR_UNAVAILABLE);
-            assert_non_null(strstr(err.msg, "locked"));
-        }
-        if (now() - start > 0.5)
-            fail_msg("%s: %.2f s", locks[i], now() - start);
-        sqlite3_close(db);
-        unlink(path);
+    assert_int_equal(sr_history_open(&h, path, &err), -1);
+    took = now() - start;
+    if (which == 1) { /* the table is not ours: found without waiting for the writer */
+        assert_int_equal(err.code, SR_INVALID);
+    } else {
+        assert_int_equal(err.code, SR_UNAVAILABLE);
+        assert_non_null(strstr(err.msg, "locked"));
+    }
+    sqlite3_close(db);
+    return took;
+}
+
+static void test_open_gives_up_in_time(void **state)
+{
+    (void)state;
+    for (size_t which = 0; which < 3; which++) {
+        double took = shortest(open_locked, which, 0.5);
+
+        if (took > 0.5)
+            fail_msg("lock %zu: %.2f s", which, took);
     }
 }
 
 /* The lock comes and goes: what is left of the time is what the last step gets. */
-static void test_switching_the_journal_counts_too(void **state)
+static double switch_locked(size_t which)
 {
     sqlite3 *db = locker("CREATE TABLE runs (id INTEGER PRIMARY KEY AUTOINCREMENT, timestamp REAL"
                          " NOT NULL, language TEXT NOT NULL, code_snippet TEXT NOT NULL, status TEXT"
@@ -94,57 +114,80 @@ static void test_switching_the_journal_counts_too(void **state)
                          " BEGIN IMMEDIATE"); /* readers are let in, the switch is not */
     struct sr_history *h = NULL;
     struct sr_err err = {0};
-    double start = now();
+    double start = now(), took;
 
-    (void)state;
+    (void)which;
     assert_int_equal(sr_history_open(&h, path, &err), -1);
+    took = now() - start;
     assert_int_equal(err.code, SR_UNAVAILABLE);
     assert_non_null(strstr(err.msg, "locked"));
-    if (now() - start > 0.5)
-        fail_msg("%.2f s", now() - start);
     sqlite3_close(db);
     sr_history_close(must_open());
+    return took;
 }
 
-static void test_add_gives_up_in_time(void **state)
+static void test_switching_the_journal_counts_too(void **state)
+{
+    double took = shortest(switch_locked, 0, 0.5);
+
+    (void)state;
+    if (took > 0.5)
+        fail_msg("%.2f s", took);
+}
+
+static double add_locked(size_t which)
 {
     struct sr_history *h = must_open();
     sqlite3 *db = locker("BEGIN IMMEDIATE");
     struct sr_err err = {0};
-    double start = now();
+    double start = now(), took;
 
-    (void)state;
+    (void)which;
     assert_int_equal(add(h, &err), -1);
+    took = now() - start;
     assert_int_equal(err.code, SR_UNAVAILABLE);
-    assert_true(now() - start > 0.015); /* others come and go */
-    assert_true(now() - start < 0.3);   /* but nobody is held up */
+    assert_true(took > 0.015); /* others come and go */
     sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     assert_int_equal(add(h, &err), 0);
     sqlite3_close(db);
     sr_history_close(h);
+    return took;
+}
+
+static void test_add_gives_up_in_time(void **state)
+{
+    double took = shortest(add_locked, 0, 0.3);
+
+    (void)state;
+    if (took > 0.3) /* nobody is held up */
+        fail_msg("%.2f s", took);
+}
+
+static double close_locked(size_t which)
+{
+    struct sr_history *h = must_open();
+    sqlite3 *db = locker("BEGIN IMMEDIATE");
+    struct sr_err err = {0};
+    double start, took;
+
+    (void)which;
+    sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    assert_int_equal(add(h, &err), 0);
+    sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    start = now();
+    sr_history_close(h);
+    took = now() - start;
+    sqlite3_close(db);
+    return took;
 }
 
 static void test_close_does_not_wait(void **state)
 {
-    double best = 1e9;
+    double took = shortest(close_locked, 0, 0.1);
 
     (void)state;
-    for (int i = 0; i < 5; i++) { /* the machine may be busy */
-        struct sr_history *h = must_open();
-        sqlite3 *db = locker("BEGIN IMMEDIATE");
-        struct sr_err err = {0};
-        double start;
-
-        sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
-        assert_int_equal(add(h, &err), 0);
-        sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-        start = now();
-        sr_history_close(h);
-        best = now() - start < best ? now() - start : best;
-        sqlite3_close(db);
-    }
-    if (best > 0.1)
-        fail_msg("%.2f s", best);
+    if (took > 0.1)
+        fail_msg("%.2f s", took);
 }
 
 int main(void)

@@ -67,6 +67,7 @@ static void turn_for(int ms)
 
     while (sr_now_ms() < end)
         sr_loop_turn(&loop, 5);
+    sr_loop_turn(&loop, 0); /* what became due while the machine did something else */
 }
 
 static void test_timers_run_in_order_of_time(void **state)
@@ -74,11 +75,11 @@ static void test_timers_run_in_order_of_time(void **state)
     struct named_timer a = named('a'), b = named('b'), c = named('c'), d = named('d');
 
     (void)state;
-    sr_timer_add(&loop, &c.timer, 30);
-    sr_timer_add(&loop, &a.timer, 10);
-    sr_timer_add(&loop, &b.timer, 20);
-    sr_timer_add(&loop, &d.timer, 40);
-    turn_for(60);
+    sr_timer_add(&loop, &c.timer, 300);
+    sr_timer_add(&loop, &a.timer, 100);
+    sr_timer_add(&loop, &b.timer, 200);
+    sr_timer_add(&loop, &d.timer, 400);
+    turn_for(450);
     assert_string_equal(trace, "abcd");
     assert_null(loop.timers);
 }
@@ -131,13 +132,13 @@ static void test_turn_waits_no_longer_than_told(void **state)
     (void)state;
     sr_timer_add(&loop, &late.timer, 60000);
     sr_loop_turn(&loop, 20);
-    assert_in_range(sr_now_ms() - start, 15, 1000);
+    assert_in_range(sr_now_ms() - start, 15, 30000);
     assert_string_equal(trace, "");
     sr_timer_add(&loop, &late.timer, 20);
     start = sr_now_ms();
     while (!trace[0])
         sr_loop_turn(&loop, -1);
-    assert_in_range(sr_now_ms() - start, 15, 1000);
+    assert_in_range(sr_now_ms() - start, 15, 30000);
 }
 
 struct pipe_watch {
@@ -368,7 +369,7 @@ static void test_deadline_aborts_and_finishes(void **state)
     start_op(&op, 20);
     while (!loop.ready)
         sr_loop_turn(&loop, -1);
-    assert_in_range(sr_now_ms() - start, 15, 1000);
+    assert_in_range(sr_now_ms() - start, 15, 30000);
     assert_int_equal(aborted, 1);
     assert_ptr_equal(sr_loop_take_ready(&loop), &op);
     assert_int_equal(op.err.code, SR_TIMEOUT);
@@ -382,8 +383,8 @@ static void test_ready_op_keeps_the_turn_from_waiting(void **state)
     (void)state;
     start_op(&op, -1);
     sr_op_finish(&op, NULL);
-    sr_loop_turn(&loop, 5000);
-    assert_in_range(sr_now_ms() - start, 0, 1000);
+    sr_loop_turn(&loop, 60000);
+    assert_in_range(sr_now_ms() - start, 0, 30000);
     assert_ptr_equal(sr_loop_take_ready(&loop), &op);
 }
 

@@ -95,7 +95,8 @@ static void test_engine(void **state)
           "  d:attach('n', 100)\n"
           "  local pull = d:pull('a', 'b')\n"
           "  if pull then core.loop.sleep(1); pull:read(); pull:finished() end\n"
-          "  d:import('a', 'b', '/dev/null')\n"
+          "  d:import('a', 'b', '/dev/null', 1)\n"
+          "  d:build('a', 'b', 'tar')\n"
           "end)\n");
 }
 

@@ -112,6 +112,7 @@ static void test_history(void **state)
           "assert(db:add{timestamp = 1, language = 'c', code_snippet = ('x'):rep(300), "
           "status = 'ok', duration_ms = 1.5, truncated = true, run_id = 'r'}) "
           "local rows = assert(db:recent(2)) assert(rows[1].truncated == true) "
+          "assert(db:get(rows[1].id).run_id == 'r' and db:get('r').id == rows[1].id) "
           "assert(db:count() > 0) assert(not history.open('/nowhere/at/all')) "
           "assert(tostring(db))");
 }
@@ -127,6 +128,9 @@ static void test_history_values(void **state)
              "assert(r.id == id and r.timestamp == 2.5 and r.code_snippet == 'a\\0b') "
              "assert(r.exit_code == 3 and r.stdout_size == 4 and r.stderr_size == 0) "
              "assert(r.truncated == false and r.reason == nil and r.cpu_ms == nil) "
+             "assert(db:get(id).code_snippet == 'a\\0b' and select('#', db:get(id + 1)) == 1) "
+             "assert(db:get(id + 1) == nil and db:get('x') == nil and db:get(tostring(id)) == nil) "
+             "assert(not pcall(db.get, db, 1.5) and not pcall(db.get, db)) "
              "for k, v in next, {language = 1, timestamp = 'x', exit_code = 1.5, run_id = {}} do "
              "  local old = run[k] run[k] = v "
              "  local ok, m = pcall(db.add, db, run) run[k] = old "

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,10 +44,21 @@ CURLcode curl_easy_send(CURL *easy, const void *data, size_t n, size_t *done)
     return code;
 }
 
+/* How far the test and its server are, where one has to wait for the other. */
+static atomic_bool go, went;
+
 static int set_up(void **state)
 {
     memset(&writes, 0, sizeof writes);
+    atomic_store(&go, false);
+    atomic_store(&went, false);
     return rig_set_up(state);
+}
+
+static void await(atomic_bool *flag)
+{
+    for (int i = 0; i < 20000 && !atomic_load(flag); i++)
+        usleep(1000);
 }
 
 struct heard {
@@ -95,7 +107,7 @@ static void free_stream(struct heard *h)
 
 static void hear_until_end(struct heard *h)
 {
-    int64_t end = sr_now_ms() + 10000;
+    int64_t end = sr_now_ms() + 30000;
 
     while (!h->ended && sr_now_ms() < end)
         sr_loop_turn(&rig.loop, 100);
@@ -123,7 +135,7 @@ static void test_stream_with_bytes_behind_the_head(void **state)
 
     (void)state;
     rig_answer(ANSWER(UPGRADED, "first bytes"));
-    h = open_stream(5000);
+    h = open_stream(30000);
     assert_int_equal(h->stream.op.err.code, SR_OK);
     assert_int_equal(h->stream.status, 101);
     hear_until_end(h);
@@ -139,7 +151,7 @@ static void test_stream_without_upgrade(void **state)
 
     (void)state;
     rig_answer(ANSWER("200 OK\r\nContent-Type: application/vnd.docker.raw-stream", "raw"));
-    h = open_stream(5000);
+    h = open_stream(30000);
     assert_int_equal(h->stream.op.err.code, SR_OK);
     hear_until_end(h);
     assert_memory_equal(h->bytes, "raw", 3);
@@ -162,7 +174,7 @@ static void test_stream_whose_answer_comes_byte_by_byte(void **state)
     (void)state;
     rig_start(serve_byte_by_byte, 1);
     rig.server.text = ANSWER(UPGRADED, "bytes");
-    h = open_stream(5000);
+    h = open_stream(30000);
     assert_int_equal(h->stream.op.err.code, SR_OK);
     hear_until_end(h);
     assert_memory_equal(h->bytes, "bytes", 5);
@@ -260,7 +272,7 @@ static void test_stream_that_is_cut(void **state)
 
     (void)state;
     rig_start(serve_upgrade_and_reset, 1);
-    h = open_stream(5000);
+    h = open_stream(30000);
     hear_until_end(h);
     assert_int_equal(h->n, 1);
     assert_false(h->stream.open);
@@ -274,7 +286,7 @@ static void serve_slow_sink(int fd)
 
     rig_read_request(fd);
     rig_send_text(fd, ANSWER(UPGRADED, ""));
-    usleep(100000);
+    await(&go);
     while (rig.server.received < 4000000 && (n = read(fd, buf, sizeof buf)) > 0) {
         for (ssize_t i = 0; i < n; i++)
             if (buf[i] != (char)((rig.server.received + i) % 251))
@@ -300,10 +312,11 @@ static void test_write_larger_than_the_socket_buffer(void **state)
 
     (void)state;
     rig_start(serve_slow_sink, 1);
-    h = open_stream(5000);
+    h = open_stream(30000);
     fill(&h->stream.out, 0, 4000000);
     sr_stream_flush(&h->stream);
     assert_true(h->stream.out.len > 0); /* the rest goes when the socket takes it */
+    atomic_store(&go, true);
     hear_until_end(h);
     assert_int_equal(rig.server.received, 4000000);
     assert_memory_equal(h->bytes, "done", 4);
@@ -319,8 +332,9 @@ static void test_write_is_tried_again_with_the_same_bytes(void **state)
 
     (void)state;
     rig_start(serve_slow_sink, 1);
-    h = open_stream(5000);
+    h = open_stream(30000);
     while (sent < 4000000) {
+        atomic_store(&go, sent > 2000000);
         size_t n = sent < 3900000 ? 100000 + sent % 7919 : 4000000 - sent;
 
         if (n > 4000000 - sent)
@@ -343,8 +357,9 @@ static void serve_last_words(int fd)
 {
     rig_read_request(fd);
     rig_send_text(fd, ANSWER(UPGRADED, "first"));
-    usleep(100000);
+    await(&go);
     rig_send_text(fd, "last words");
+    atomic_store(&went, true);
     rig_wait_for_client(fd);
 }
 
@@ -352,14 +367,15 @@ static void serve_last_words(int fd)
 static void test_failed_write_ends_the_stream_after_the_last_words(void **state)
 {
     struct heard *h;
-    int64_t end = sr_now_ms() + 5000;
+    int64_t end = sr_now_ms() + 30000;
 
     (void)state;
     rig_start(serve_last_words, 1);
-    h = open_stream(5000);
+    h = open_stream(30000);
     while (h->n < 5 && sr_now_ms() < end)
         sr_loop_turn(&rig.loop, 10);
-    usleep(300000);
+    atomic_store(&go, true);
+    await(&went);
     writes.broken = true;
     sr_buf_puts(&h->stream.out, "hello");
     sr_stream_flush(&h->stream);
@@ -395,7 +411,7 @@ static void test_write_to_one_that_left(void **state)
 
     (void)state;
     rig_start(serve_upgrade_and_reset, 1);
-    h = open_stream(5000);
+    h = open_stream(30000);
     usleep(100000);
     for (int i = 0; i < 100; i++) {
         sr_buf_puts(&h->stream.out, "hello");
@@ -424,7 +440,7 @@ static void test_much_is_read_in_constant_memory(void **state)
 
     (void)state;
     rig_start(serve_much, 1);
-    h = open_stream(5000);
+    h = open_stream(30000);
     before = rig_memory_kib();
     hear_until_end(h);
     assert_int_equal(h->total, 1024 * 65536);
