@@ -20,6 +20,7 @@
 #define SHORT_MS 5000   /* questions, kill, remove */
 #define LONG_MS 30000   /* create and start: slow on a busy machine */
 #define PULL_IDLE_MS 120000 /* silence of a registry that is taken for its end */
+#define BUILD_IDLE_MS 600000 /* a step of a build says nothing while it goes on */
 
 struct call_ud {
     struct sr_lua_op w;
@@ -296,76 +297,6 @@ static int docker_put_archive(lua_State *L)
     return await_call(L, u, LONG_MS, push_true);
 }
 
-static uint64_t size_field(lua_State *L, const char *name)
-{
-    lua_Integer v;
-
-    lua_getfield(L, 3, name);
-    v = luaL_checkinteger(L, -1);
-    lua_pop(L, 1);
-    if (v <= 0)
-        luaL_error(L, "sandbox: %s must be above zero", name);
-    return (uint64_t)v;
-}
-
-static const char *text_field(lua_State *L, const char *name, const char *fallback)
-{
-    const char *v;
-
-    lua_getfield(L, 3, name);
-    /* A number would be converted on the stack only, and its text lost with it. */
-    if (lua_type(L, -1) != LUA_TSTRING && !(lua_isnil(L, -1) && fallback))
-        luaL_error(L, "sandbox: %s must be a string", name);
-    v = lua_isnil(L, -1) ? fallback : lua_tostring(L, -1);
-    lua_pop(L, 1); /* the table keeps it alive */
-    return v;
-}
-
-const char *const *sr_lua_list_field(lua_State *L, int t, const char *name)
-{
-    const char **list;
-    lua_Integer n;
-
-    lua_getfield(L, t, name);
-    n = lua_istable(L, -1) ? luaL_len(L, -1) : 0;
-    list = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *list, 0);
-    for (lua_Integer i = 0; i < n; i++) {
-        lua_geti(L, -2, i + 1);
-        if (lua_type(L, -1) != LUA_TSTRING) /* a number's text would not outlive the stack */
-            luaL_error(L, "%s[%d] must be a string", name, (int)i + 1);
-        list[i] = lua_tostring(L, -1);
-        lua_pop(L, 1);
-    }
-    list[n] = NULL;
-    lua_remove(L, -2); /* -- list */
-    return list;
-}
-
-static void read_spec(lua_State *L, struct sr_spec *spec)
-{
-    const char *runtime = text_field(L, "runtime", "");
-
-    spec->image = text_field(L, "image", NULL);
-    spec->agent_volume = text_field(L, "agent_volume", NULL);
-    spec->instance = text_field(L, "instance", NULL);
-    spec->run = text_field(L, "run", NULL);
-    spec->runtime = runtime[0] ? runtime : NULL;
-    spec->uid = (uint32_t)size_field(L, "uid");
-    spec->memory = size_field(L, "memory");
-    spec->nano_cpus = size_field(L, "nano_cpus");
-    spec->pids = (uint32_t)size_field(L, "pids");
-    spec->open_files = (uint32_t)size_field(L, "open_files");
-    spec->file_size = size_field(L, "file_size");
-    spec->scratch = size_field(L, "scratch");
-    spec->tmp = size_field(L, "tmp");
-    spec->shm = size_field(L, "shm");
-    spec->files = (uint32_t)size_field(L, "files");
-    spec->deadline = (int64_t)size_field(L, "deadline");
-    lua_getfield(L, 3, "scratch_writable");
-    spec->scratch_writable = lua_toboolean(L, -1);
-    lua_pop(L, 1);
-}
-
 /* create(name, spec) -> JSON text (Id, Warnings) | nil, err. Fields of spec as in
  * struct sr_spec. */
 static int docker_create(lua_State *L)
@@ -377,8 +308,7 @@ static int docker_create(lua_State *L)
 
     luaL_checktype(L, 3, LUA_TTABLE);
     lua_settop(L, 3);
-    read_spec(L, &spec);
-    spec.volumes = sr_lua_list_field(L, 3, "volumes");
+    sr_lua_read_spec(L, 3, &spec);
     u = new_call(L, "POST");
     sr_buf_puts(&u->path, "/containers/create?name=");
     sr_docker_put_url(&u->path, name);
@@ -431,27 +361,46 @@ static int docker_remove(lua_State *L)
     return await_call(L, u, SHORT_MS, push_true);
 }
 
-/* set_cpus(container, nano_cpus) -> true | nil, err. 10^9 = one CPU. */
-static int docker_set_cpus(lua_State *L)
+/* update(container, { nano_cpus = number or nil, memory = bytes or nil }) -> true | nil, err.
+ * 10^9 nano_cpus = one CPU; swap is none, as in the spec. Unlimited is refused. */
+static int docker_update(lua_State *L)
 {
-    const char *id = luaL_checkstring(L, 2);
-    lua_Integer nano = luaL_checkinteger(L, 3);
-    struct call_ud *u = new_call(L, "POST");
+    const char *id = luaL_checkstring(L, 2), *comma = "";
+    struct call_ud *u;
+    lua_Integer nano = 0, memory = 0;
 
+    luaL_checktype(L, 3, LUA_TTABLE);
+    if (lua_getfield(L, 3, "nano_cpus") != LUA_TNIL)
+        luaL_argcheck(L, (nano = lua_tointeger(L, -1)) > 0, 3, "nano_cpus must be above 0");
+    if (lua_getfield(L, 3, "memory") != LUA_TNIL)
+        luaL_argcheck(L, (memory = lua_tointeger(L, -1)) > 0, 3, "memory must be above 0");
+    lua_settop(L, 2);
+    u = new_call(L, "POST");
     sr_buf_puts(&u->path, "/containers/");
     sr_docker_put_url(&u->path, id);
     sr_buf_puts(&u->path, "/update");
-    sr_buf_printf(&u->body, "{\"NanoCpus\":%lld}", (long long)nano);
+    sr_buf_puts(&u->body, "{");
+    if (nano) {
+        sr_buf_printf(&u->body, "\"NanoCpus\":%lld", (long long)nano);
+        comma = ",";
+    }
+    if (memory)
+        sr_buf_printf(&u->body, "%s\"Memory\":%lld,\"MemorySwap\":%lld", comma, (long long)memory,
+                      (long long)memory);
+    sr_buf_puts(&u->body, "}");
     return await_call(L, u, SHORT_MS, push_true);
 }
 
-/* import(repository, tag, path) -> text | nil, err, within ten minutes. The tar of a
- * root file system at path becomes an image with our label. */
+/* import(repository, tag, path, recipe) -> text | nil, err, within ten minutes. The tar
+ * of a root file system at path becomes an image with our label; recipe, an integer,
+ * is the value of its label .recipe. */
 static int docker_import(lua_State *L)
 {
     const char *repository = luaL_checkstring(L, 2), *tag = luaL_checkstring(L, 3);
     const char *path = luaL_checkstring(L, 4);
+    lua_Integer recipe = luaL_checkinteger(L, 5);
     struct call_ud *u = new_call(L, "POST");
+    char labels[100];
     struct sr_err err;
 
     u->fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -466,8 +415,34 @@ static int docker_import(lua_State *L)
     sr_buf_puts(&u->path, "&tag=");
     sr_docker_put_url(&u->path, tag);
     sr_buf_puts(&u->path, "&changes=");
-    sr_docker_put_url(&u->path, "LABEL " SR_LABEL "=1");
+    snprintf(labels, sizeof labels, "LABEL " SR_LABEL "=1 " SR_LABEL ".recipe=%lld",
+             (long long)recipe);
+    sr_docker_put_url(&u->path, labels);
     return await_call(L, u, 600000, push_text);
+}
+
+/* build(name, base, tar) -> transfer | nil, err. Makes an image of ours with that name
+ * by the Dockerfile in the bytes of a tar file, without a network; base is the value of
+ * its label .base. Only starts, like pull. */
+static int docker_build(lua_State *L)
+{
+    size_t n;
+    const char *name = luaL_checkstring(L, 2), *base = luaL_checkstring(L, 3);
+    const char *tar = luaL_checklstring(L, 4, &n);
+    struct call_ud *u = new_call(L, "POST");
+    int failed;
+
+    sr_buf_puts(&u->path, "/build?rm=1&forcerm=1&networkmode=none&t=");
+    sr_docker_put_url(&u->path, name);
+    sr_buf_puts(&u->path, "&labels=");
+    sr_docker_put_url(&u->path, "{\"" SR_LABEL "\":\"1\",\"" SR_LABEL ".base\":\"");
+    sr_docker_put_url(&u->path, base);
+    sr_docker_put_url(&u->path, "\"}");
+    sr_buf_append(&u->body, tar, n);
+    u->call.content_type = "application/x-tar";
+    u->call.idle_ms = BUILD_IDLE_MS;
+    failed = start_call(L, u, -1);
+    return failed ? failed : 1;
 }
 
 /* pull(repository, tag) -> transfer | nil, err. Only starts: see the transfer, which
@@ -561,8 +536,9 @@ int sr_lua_open_docker(lua_State *L)
         {"create", docker_create},   {"attach", sr_lua_docker_attach},
         {"start", docker_start},     {"kill", docker_kill},
         {"wait_removed", docker_wait_removed}, {"remove", docker_remove},
-        {"set_cpus", docker_set_cpus}, {"import", docker_import},
-        {"pull", docker_pull},       {NULL, NULL}};
+        {"update", docker_update}, {"import", docker_import},
+        {"pull", docker_pull},       {"build", docker_build},
+        {NULL, NULL}};
     static const luaL_Reg transfer[] = {
         {"read", transfer_read}, {"finished", transfer_finished}, {NULL, NULL}};
     static const luaL_Reg functions[] = {{"open", docker_open}, {NULL, NULL}};

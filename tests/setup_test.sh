@@ -95,7 +95,7 @@ start_server() {
         }' "$1" </dev/null >/dev/null 2>&1 &
     SERVER=$!
     local i
-    for i in $(seq 100); do
+    for i in $(seq 600); do
         [ ! -S "$1" ] || return 0
         sleep 0.05
     done

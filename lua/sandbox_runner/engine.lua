@@ -12,6 +12,7 @@ local tar = require "sandbox_runner.tar"
 
 local loop, sys = core.loop, core.sys
 local ABSENT_MS = 1000 -- as long an image that was not there is not asked for again
+local PROBE_MS = 1000 -- as long a probe may take, and as long its outcome counts
 
 local M = {}
 local Engine = {}
@@ -35,6 +36,7 @@ function M.new(options)
     next_uid = tonumber(sys.random_hex(2), 16) % UIDS,
     active = 0, -- sandboxes that are neither gone nor leaked
     leaked = {}, -- name -> uid of sandboxes that could not be removed
+    stats = { starts = 0, errors = {} }, -- sandboxes started; troubles by code
   }, Engine)
 end
 
@@ -71,6 +73,13 @@ local function try(place)
   return docker
 end
 
+--- Each trouble once, however many look at it on its way up.
+local function count(self, why)
+  if why.counted then return end
+  local errors = self.stats.errors
+  why.counted, errors[why.code] = true, (errors[why.code] or 0) + 1
+end
+
 --- The connected engine, found anew when there is none. Returns docker | nil, err.
 function Engine:connect()
   if self.docker then return self.docker end
@@ -78,13 +87,15 @@ function Engine:connect()
   for _, place in ipairs(address.candidates(self.config)) do
     local docker, kind, text = try(place)
     if docker then
-      self.docker, self.address = docker, place.address
+      self.docker, self.address, self.version = docker, place.address, nil
       if next(self.leaked) then loop.spawn(function() self:retry_leaked() end) end
       return docker
     end
     tried[#tried + 1] = { address = place.address, source = place.source, kind = kind, why = text }
   end
-  return failure(tried)
+  local _, why = failure(tried)
+  count(self, why)
+  return nil, why
 end
 
 --- Tries once more to remove what could not be removed; frees the uids.
@@ -126,6 +137,7 @@ end
 --- Draws the conclusions from trouble: what was believed about the engine is
 -- asked again at the next try.
 function Engine:note(why)
+  count(self, why)
   self.images = {}
   self.agent_ready = false
   if why.code == "unavailable" or why.code == "denied" then self.docker = nil end
@@ -139,8 +151,26 @@ local function declared_volumes(image)
   return list
 end
 
---- The first of the names that is present. Returns {name, id, volumes} | nil, err.
--- A run never pulls: downloads belong to a moment that somebody chose.
+--- The name of the image that get_images makes of an official one, to have the
+-- compiler faster in it; nil for an image of which none is made.
+function M.faster_name(name)
+  return name:match "^gcc:[%w_.-]+$" and "sandbox-runner/" .. name
+end
+
+--- What a run uses for an image that is there: the faster one made of it, if there
+-- is one and it was made of this very image, or the image itself.
+local function in_use(docker, name, info)
+  local own = M.faster_name(name)
+  local faster = own and core.json.decode(docker:image(own) or "null")
+  local labels = type(faster) == "table" and type(faster.Config) == "table" and faster.Config.Labels
+  if type(labels) == "table" and labels["sandbox-runner.base"] == info.Id and type(faster.Id) == "string" then
+    return { name = own, id = faster.Id, volumes = declared_volumes(faster), made_of = name }
+  end
+  return { name = name, id = info.Id, volumes = declared_volumes(info) }
+end
+
+--- The first of the names that is present. Returns {name, id, volumes[, made_of]} | nil,
+-- err; see in_use. A run never pulls: downloads belong to a moment that somebody chose.
 function Engine:image(names)
   local docker, why = self:connect()
   if not docker then return nil, why end
@@ -158,7 +188,7 @@ function Engine:image(names)
         return fault.complete("protocol", ("The answer about image %s is not what a container engine says; "
           .. "is %s really one?"):format(name, self.address))
       end
-      self.images[name] = { name = name, id = info.Id, volumes = declared_volumes(info) }
+      self.images[name] = in_use(docker, name, info)
       return self.images[name]
     end
     if why.code ~= "not_found" then
@@ -274,6 +304,47 @@ function Engine:sweep()
     self:note(why)
     self.log("sweep: " .. why.message)
   end
+end
+
+--- The engine's own version, asked once for each connection; nil when it does not say.
+local function version_of(self, docker)
+  if not self.version then
+    local info = core.json.decode(docker:info() or "null")
+    self.version = type(info) == "table" and type(info.ServerVersion) == "string" and info.ServerVersion or nil
+  end
+  return self.version
+end
+
+local function examine(self, probe)
+  local docker, why = self:connect()
+  local api
+  if docker then api, why = docker:ping(PROBE_MS) end
+  if not api then
+    self:note(why)
+    probe.outcome = { reachable = false, why = why.message }
+    return
+  end
+  probe.outcome = { reachable = true, api = api }
+  probe.outcome.version = version_of(self, docker)
+end
+
+--- Whether the engine answers: { reachable, api = API version, version, why =
+-- text when it does not }. Waits one second at most. One probe goes on at a time,
+-- for all who ask meanwhile, and its outcome counts for a second.
+function Engine:probe()
+  local probe = self.probed
+  if not probe or probe.over:is_set() and loop.now_ms() - probe.since_ms >= PROBE_MS then
+    probe = { since_ms = loop.now_ms(), over = loop.event(),
+      outcome = { reachable = false, why = "The container engine does not answer." } }
+    self.probed = probe
+    loop.spawn(function()
+      local guard <close> = defer(function() probe.over:set() end)
+      examine(self, probe)
+    end)
+  end
+  local left = probe.since_ms + PROBE_MS - loop.now_ms()
+  if left > 0 then probe.over:wait(left) end
+  return probe.outcome
 end
 
 --- Ends the life of this instance. Its lock file stays while a sandbox of it may:

@@ -2,11 +2,21 @@
 -- from Debian packages under a name of our own, never under the official one.
 
 local core = require "sandbox_runner.core"
+local engine_of = require "sandbox_runner.engine"
+local tar = require "sandbox_runner.tar"
 
 local loop = core.loop
 local M = {}
 
 local OWN = "^sandbox%-runner/(%w+):(%w+)$"
+-- What image-build.sh makes, counted: an image of ours with a lower number is older.
+local RECIPES = { python = 1, gcc = 2 }
+local NEWS = { gcc = "has <bits/stdc++.h> precompiled" }
+local DOCKERFILE = [[
+FROM %s
+COPY precompile.sh /tmp/precompile.sh
+RUN sh /tmp/precompile.sh && rm /tmp/precompile.sh
+]]
 
 local function say(...)
   io.stdout:write(...)
@@ -51,15 +61,11 @@ local function take_lines(state, text)
   state.rest = state.rest:sub(last)
 end
 
---- Pulls one image, with a line of progress every other second.
+--- Waits for the end of a transfer, with a line of progress every other second.
 -- Returns true | nil, text.
-local function pull(docker, name)
-  local repository, tag = split(name)
-  say("pulling ", name)
-  local transfer, why = docker:pull(repository, tag)
-  if not transfer then return nil, why.message end
+local function follow(transfer, name)
   local state = { layers = {}, rest = "", next_show = loop.now_ms() + 2000 }
-  local finished
+  local finished, why
   repeat
     loop.sleep(100)
     finished, why = transfer:finished()
@@ -75,13 +81,22 @@ local function pull(docker, name)
   return true
 end
 
+--- Pulls one image. Returns true | nil, text.
+local function pull(docker, name)
+  local repository, tag = split(name)
+  say("pulling ", name)
+  local transfer, why = docker:pull(repository, tag)
+  if not transfer then return nil, why.message end
+  return follow(transfer, name)
+end
+
 local function quoted(text)
   return "'" .. text:gsub("'", "'\\''") .. "'"
 end
 
-local function builder_script(share)
-  for _, path in ipairs { share .. "/src/setup/image-build.sh", share .. "/setup/image-build.sh" } do
-    if core.sys.stat(path) then return path end
+local function set_up_script(share, name)
+  for _, folder in ipairs { share .. "/src/setup/", share .. "/setup/" } do
+    if core.sys.stat(folder .. name) then return folder .. name end
   end
   return nil
 end
@@ -92,7 +107,7 @@ local function build(docker, name, share)
   if kind ~= "python" and kind ~= "gcc" or tag ~= "local" then
     return nil, "only sandbox-runner/python:local and sandbox-runner/gcc:local can be built here"
   end
-  local script = builder_script(share)
+  local script = set_up_script(share, "image-build.sh")
   if not script then return nil, "the script that builds it is missing; install again" end
   -- Not os.tmpname: /tmp may be a small file system in memory, and this is large.
   local out = ("%s/sandbox-runner-%s.tar"):format(core.sys.getenv("TMPDIR") or "/var/tmp", core.sys.random_hex(8))
@@ -102,7 +117,7 @@ local function build(docker, name, share)
   local state = { layers = {}, rest = "" }
   if ok then
     say("importing ", name)
-    text, why = docker:import("sandbox-runner/" .. kind, tag, out)
+    text, why = docker:import("sandbox-runner/" .. kind, tag, out, RECIPES[kind])
     take_lines(state, (text or "") .. "\n") -- an error may come in an answer that began as a success
   end
   os.remove(out)
@@ -110,9 +125,50 @@ local function build(docker, name, share)
   return nil, state.failed or why and why.message or "the build failed, see above"
 end
 
+--- Id and labels of an image; nil when it is not there.
+local function inspect(docker, name)
+  local text = docker:image(name)
+  local info = text and core.json.decode(text)
+  if type(info) ~= "table" then return nil end
+  local labels = type(info.Config) == "table" and info.Config.Labels
+  return info.Id, type(labels) == "table" and labels or {}
+end
+
+--- Makes an image of ours out of an official one, in which the compiler is faster;
+-- a run uses it as long as it was made of that very image. Trouble is only told.
+local function precompile(docker, name, own, share)
+  local id = inspect(docker, name)
+  local _, labels = inspect(docker, own)
+  local path = set_up_script(share, "precompile.sh")
+  if not id or not path or labels and labels["sandbox-runner.base"] == id then return end
+  local script = assert(io.open(path, "rb"))
+  local files = tar.files { { "Dockerfile", DOCKERFILE:format(id) }, { "precompile.sh", script:read("a") } }
+  script:close()
+  say("precompiling <bits/stdc++.h> of ", name, " in ", own)
+  local ok
+  local transfer, why = docker:build(own, id, files)
+  if transfer then ok, why = follow(transfer, own) else why = why.message end
+  if not ok then say(("  %s: %s; %s is used as it is"):format(own, why, name)) end
+end
+
+--- Says what is to be had beyond an image that is there.
+local function look_after(docker, name, share)
+  local kind, tag = name:match(OWN)
+  local faster = engine_of.faster_name(name)
+  if faster then
+    precompile(docker, name, faster, share)
+  elseif NEWS[kind] and tag == "local" then
+    local _, labels = inspect(docker, name)
+    if (tonumber(labels and labels["sandbox-runner.recipe"]) or 1) < RECIPES[kind] then
+      say(("%s is of an older version, and works. One made anew %s: docker image rm %s, then get the images again")
+        :format(name, NEWS[kind], name))
+    end
+  end
+end
+
 local function get(engine, docker, entry, share)
   local image = engine:image(entry.images)
-  if image then return image.name end
+  if image then return image.made_of or image.name end
   local reasons = {}
   for _, name in ipairs(entry.images) do
     local ok, why
@@ -136,6 +192,7 @@ function M.run(config, engine, share)
   for _, name in ipairs(config.language_order) do
     local image, tried = get(engine, docker, config.languages[name], share)
     if image then
+      look_after(docker, image, share)
       say(("%s: %s"):format(name, image))
     else
       core.sys.log(("%s: none of its images could be had (%s)"):format(name, table.concat(tried, ", ")))

@@ -104,6 +104,13 @@ function Sandbox:is_ready()
   return state == "ready" or state == "held"
 end
 
+--- Changes the limits of a sandbox that waits: { memory = bytes, cpus = number },
+-- each may be absent. Returns true | nil, err.
+function Sandbox:limit(limits)
+  return self.docker:update(self.name, { memory = limits.memory,
+    nano_cpus = limits.cpus and math.floor(limits.cpus * 1e9 + 0.5) })
+end
+
 --- The agent has reported: the container ends by itself.
 function Sandbox:over()
   self.state = "over"
@@ -120,7 +127,7 @@ local function kill(docker, name)
   local text = docker:inspect(name)
   local info = text and core.json.decode(text)
   if not (info and info.State and info.State.Running) then return end
-  docker:set_cpus(name, 2000000000) -- a throttled fork bomb dies slowly
+  docker:update(name, { nano_cpus = 2000000000 }) -- a throttled fork bomb dies slowly
   docker:kill(name)
 end
 

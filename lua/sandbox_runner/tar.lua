@@ -1,4 +1,4 @@
---- A tar archive in memory, just enough to hand the agent to an engine.
+--- A tar archive in memory, just enough to hand small files to an engine.
 
 local M = {}
 
@@ -14,12 +14,23 @@ local function header(name, mode, size, kind, link)
   return head .. ("%06o\0 "):format(sum) .. tail
 end
 
+local function padded(data)
+  return data .. ("\0"):rep(-#data % 512)
+end
+
+--- Archive of plain files that all may read: a list of { name, data }.
+function M.files(list)
+  local parts = {}
+  for i, file in ipairs(list) do parts[i] = header(file[1], 420, #file[2], "0", "") .. padded(file[2]) end
+  return table.concat(parts) .. ("\0"):rep(1024)
+end
+
 --- Archive of one executable that appears under its name all at once: first
 -- under another name, then as a hard link to that. An interrupted transfer
 -- thus leaves no half program behind.
 function M.executable(name, data)
   local temporary = "." .. name .. ".new"
-  return header(temporary, 493, #data, "0", "") .. data .. ("\0"):rep(-#data % 512)
+  return header(temporary, 493, #data, "0", "") .. padded(data)
     .. header(name, 493, 0, "1", temporary) .. ("\0"):rep(1024)
 end
 

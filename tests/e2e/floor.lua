@@ -146,6 +146,18 @@ local function host_config(stage)
 end
 
 -- ahead: it was started ahead, so it carries no run's name and a late deadline.
+local function labels(instance, image, ahead)
+  local all = {}
+  for name, value in pairs(is_nothing(image.Labels) and {} or image.Labels) do all[name] = value end
+  all["sandbox-runner"], all["sandbox-runner.instance"] = "1", instance
+  all["sandbox-runner.run"] = matches(ahead and "^pool%-%x+$" or "^%x+$")
+  all["sandbox-runner.deadline"] = function(text)
+    local left = (math.tointeger(text) or 0) - os.time()
+    return left > 0 and left < (ahead and 7500 or 200)
+  end
+  return all
+end
+
 local function config(instance, image, ahead)
   return {
     Hostname = "sandbox", User = "0:0", WorkingDir = "/scratch", Entrypoint = { "/.sandbox/agent" },
@@ -153,14 +165,7 @@ local function config(instance, image, ahead)
     NetworkDisabled = true, Healthcheck = { Test = { "NONE" } }, Image = matches "^sha256:%x+$",
     -- What the engine adds of the image; only the agent sees the environment.
     Env = image.Env, StopSignal = image.StopSignal, Shell = image.Shell,
-    Labels = {
-      ["sandbox-runner"] = "1", ["sandbox-runner.instance"] = instance,
-      ["sandbox-runner.run"] = matches(ahead and "^pool%-%x+$" or "^%x+$"),
-      ["sandbox-runner.deadline"] = function(text)
-        local left = (math.tointeger(text) or 0) - os.time()
-        return left > 0 and left < (ahead and 7500 or 200)
-      end,
-    },
+    Labels = labels(instance, image, ahead),
   }
 end
 

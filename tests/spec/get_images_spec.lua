@@ -15,11 +15,12 @@ return status
 
 --- Runs it for python alone, with this builder. Returns the output, the status (0, 1)
 -- and the fake's record.
-local function get(script, builder)
+local function get(script, builder, precompiler)
   local engine <close> = fake.start(script)
   local folder = engine.folder
   assert(core.sys.mkdir_p(folder .. "/setup"))
   if builder then fake.write(folder .. "/setup/image-build.sh", builder) end
+  if precompiler then fake.write(folder .. "/setup/precompile.sh", precompiler) end
   fake.write(folder .. "/get.lua", GET)
   local config = ("engine.address = %q\n"):format(engine.address)
   os.execute(("env TMPDIR='%s' '%s' --script '%s/get.lua' '%s' '%s' >'%s/out' 2>&1; echo $? >'%s/status'"):format(
@@ -69,7 +70,7 @@ describe("get_images", function()
     for _, entry in ipairs(record) do
       if entry.verb == "import" then
         assert.matches("repo=sandbox-runner%2Fpython&tag=local", entry.name, 1, true)
-        assert.matches("LABEL%20sandbox-runner%3D1", entry.name, 1, true)
+        assert.matches("LABEL%20sandbox-runner%3D1%20sandbox-runner.recipe%3D1", entry.name, 1, true)
       elseif entry.verb == "imported" then
         assert.equal("13 tar of python", entry.name)
       end
@@ -107,6 +108,57 @@ describe("get_images", function()
     local out, status = get { images = { ["gcc:14"] = true }, pull = { status = 500 } }
     assert.equal(1, status)
     assert.matches("the script that builds it is missing", out, 1, true)
+  end))
+
+  local GCC = { ["python:3.12-slim"] = true, ["gcc:14"] = true }
+
+  it("makes a faster image of the official compiler's", fake.task(function()
+    local out, status, record = get({ images = GCC }, nil, "echo 'a script'")
+    assert.equal(0, status, out)
+    assert.equal("build built", verbs(record))
+    assert.matches("precompiling <bits/stdc++.h> of gcc:14 in sandbox-runner/gcc:14\n", out, 1, true)
+    assert.matches("cpp: gcc:14\n", out, 1, true)
+    for _, entry in ipairs(record) do
+      if entry.verb == "build" then
+        assert.matches("networkmode=none&t=sandbox-runner%2Fgcc%3A14&labels=", entry.name, 1, true)
+        assert.matches("sandbox-runner.base%22%3A%22sha256%3Agcc%3A14", entry.name, 1, true)
+      elseif entry.verb == "built" then
+        assert.matches("FROM sha256:gcc:14 COPY precompile.sh", entry.name, 1, true)
+        assert.matches("echo 'a script'", entry.name, 1, true)
+      end
+    end
+  end))
+
+  it("makes no second one of the same image, and a new one of another", fake.task(function()
+    local images = { ["python:3.12-slim"] = true, ["gcc:14"] = true, ["sandbox-runner/gcc:14"] = true }
+    local labels = { ["sandbox-runner/gcc:14"] = '{"sandbox-runner.base":"sha256:gcc:14"}' }
+    local out, _, record = get({ images = images, labels = labels }, nil, "a script")
+    assert.equal("", verbs(record))
+    assert.matches("cpp: gcc:14\n", out, 1, true)
+    labels["sandbox-runner/gcc:14"] = '{"sandbox-runner.base":"sha256:older"}'
+    _, _, record = get({ images = images, labels = labels }, nil, "a script")
+    assert.equal("build built", verbs(record))
+  end))
+
+  it("goes on with the official image when the faster one cannot be made", fake.task(function()
+    local out, status = get({ images = GCC,
+      build_text = '{"stream":"x"}\r\n{"error":"returned a non-zero code: 1"}\r\n' }, nil, "a script")
+    assert.equal(0, status)
+    assert.matches("sandbox-runner/gcc:14: returned a non-zero code: 1; gcc:14 is used as it is\n", out, 1, true)
+    out, status = get({ images = GCC, build = { status = 501, message = "not here" } }, nil, "a script")
+    assert.equal(0, status)
+    assert.matches("not here; gcc:14 is used as it is\n", out, 1, true)
+  end))
+
+  it("says how to renew an image of ours that is of an older version", fake.task(function()
+    local images = { ["python:3.12-slim"] = true, ["sandbox-runner/gcc:local"] = true }
+    local out, status, record = get { images = images }
+    assert.equal(0, status)
+    assert.equal("", verbs(record)) -- nothing is rebuilt unasked
+    assert.matches("sandbox-runner/gcc:local is of an older version, and works.", out, 1, true)
+    assert.matches("docker image rm sandbox-runner/gcc:local", out, 1, true)
+    out = get { images = images, labels = { ["sandbox-runner/gcc:local"] = '{"sandbox-runner.recipe":"2"}' } }
+    assert.not_matches("older", out)
   end))
 
   it("says when there is no engine", fake.task(function()

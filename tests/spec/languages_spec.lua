@@ -32,6 +32,15 @@ describe("languages", function()
     end
   end)
 
+  -- With other flags the compiler would not take what was precompiled, and say nothing.
+  it("of C++ are compiled with the flags of the precompiled header", function()
+    local script = assert(io.open("src/setup/precompile.sh"))
+    local flags = script:read("a"):match("\n%[ $# %-gt 0 %] || set %-%- (%C+)\n")
+    script:close()
+    local compile = config.languages.cpp.compile
+    assert.equal(("g++ %s /scratch/snippet.cpp -o /scratch/a.out"):format(flags), table.concat(compile, " "))
+  end)
+
   it("name themselves for messages", function()
     assert.equal("python (also py, python3, py3) and cpp (also c++, cxx, cc, cplusplus)",
       languages.names(config))

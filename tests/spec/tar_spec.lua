@@ -27,4 +27,15 @@ describe("tar", function()
       assert.equal(data, fake.read(folder .. "/agent"))
     end)
   end
+
+  it("holds several files that tar can read", function()
+    local path, long = folder .. "/a.tar", ("long\n"):rep(300)
+    fake.write(path, tar.files { { "Dockerfile", "FROM x\n" }, { "empty", "" }, { "long", long } })
+    local text, ok = listing(path, "tvf")
+    assert.is_true(ok, text)
+    assert.matches("^%-rw%-r%-%-r%-%- root/root%s+7 [%d-]+ [%d:]+ Dockerfile\n", text)
+    assert.is_true((os.execute(("tar xf '%s' -C '%s' --no-same-owner"):format(path, folder))))
+    assert.same({ "FROM x\n", "", long },
+      { fake.read(folder .. "/Dockerfile"), fake.read(folder .. "/empty"), fake.read(folder .. "/long") })
+  end)
 end)
