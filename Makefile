@@ -16,8 +16,12 @@ endif
 LUA_LIBDIR   ?= $(PREFIX)/lib/lua/5.4
 LUA_SHAREDIR ?= $(PREFIX)/share/lua/5.4
 
-# The official MCP client that the tests drive the server with.
-SDK_VERSION := 2.4.0
+# What the tests drive the server with: the official MCP clients (two generations, and the one for
+# tasks), conformance runner and Inspector, and the Node that these need, which most systems lack.
+node_machine  := $(subst aarch64,arm64,$(subst x86_64,x64,$(shell uname -m)))
+node_packages := node-linux-$(node_machine)@24.22.3 @modelcontextprotocol/client@2.4.0 \
+                 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/conformance@0.2.0-alpha.12 \
+                 @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/ext-tasks@0.2.2
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -142,12 +146,12 @@ run: run-setup
 test: sdk-setup
 	@+$(again) all tests sdk
 	@+$(MAKE) --no-print-directory images
-	@$(setup)/with-engine.sh bash tests/run.sh c spec setup e2e sdk
+	@$(setup)/with-engine.sh bash tests/run.sh e2e/1 conformance sdk + e2e/2 + c spec setup run
 
 ## test-unit: the tests that need no Docker
 test-unit: test-setup
 	@+$(again) all tests
-	@bash tests/run.sh c spec setup
+	@bash tests/run.sh c spec setup run
 
 ## test-c, test-spec, test-e2e: one part alone
 test-c test-spec: test-setup
@@ -157,7 +161,7 @@ test-c test-spec: test-setup
 test-e2e: sdk-setup
 	@+$(again) all tests sdk
 	@+$(MAKE) --no-print-directory images
-	@$(setup)/with-engine.sh bash tests/run.sh e2e sdk
+	@$(setup)/with-engine.sh bash tests/run.sh e2e conformance sdk
 
 ## asan: all tests under AddressSanitizer and UBSan
 asan:
@@ -180,7 +184,7 @@ sdk-setup:
 
 # What the tests need beyond `all`.
 tests: $(test_programs) $(TESTED_AGENT)
-sdk: build/node/.sdk-$(SDK_VERSION)
+sdk: build/node/.installed
 ifeq ($(FLAVOUR),asan)
 tests: build/sandbox_runner/core.so
 endif
@@ -251,12 +255,14 @@ endif
 $(test_programs): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(test_helpers) $(core_objects)
 	$(call quiet,link)$(CC) -pie $(core_ldflags) -o $@ $^ -lcmocka $(lua_libs) $(package_libs)
 
-# A failure here must not keep the other suites from running; the sdk suite reports it.
-build/node/.sdk-$(SDK_VERSION):
-	@mkdir -p build/node
-	@npm install --prefix build/node --no-audit --no-fund --no-package-lock --loglevel=error \
-	  @modelcontextprotocol/client@$(SDK_VERSION) </dev/null && touch $@ || \
-	  echo "npm could not install @modelcontextprotocol/client: the sdk tests will fail" >&2
+build/node/.wanted: FORCE
+	$(call write_if_changed,$(node_packages))
+
+# A failure here must not keep the other suites from running; those that need the packages report it.
+build/node/.installed: build/node/.wanted
+	@npm install --prefix build/node --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error \
+	  $(node_packages) </dev/null && touch $@ || \
+	  echo "npm could not install what the tests of MCP clients need: they will fail" >&2
 
 .SECONDARY:
 -include $(wildcard $(BUILD)/obj/*.d $(BUILD)/obj/agent/*.d $(BUILD)/agent/*.d \

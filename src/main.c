@@ -28,7 +28,7 @@
 #define EXIT_USAGE 64 /* EX_USAGE of sysexits.h */
 
 static const char help[] =
-    "usage: sandbox-runner [--config FILE]\n"
+    "usage: sandbox-runner [--config FILE] [--transport NAME [--host ADDRESS] [--port NUMBER]]\n"
     "       sandbox-runner --check-config | --get-images | --version | --help\n"
     "\n"
     "An MCP server that runs code snippets in disposable, locked-down containers.\n"
@@ -36,6 +36,11 @@ static const char help[] =
     "stdout until its input ends.\n"
     "\n"
     "  --config FILE    read this instead of the installed init.lua\n"
+    "  --transport stdio|http|sse\n"
+    "                   how clients reach it; http: Streamable HTTP at /mcp and the\n"
+    "                   older HTTP+SSE at /sse and /messages/; sse: only the latter\n"
+    "  --host ADDRESS   listen here, not at http.host of init.lua (127.0.0.1)\n"
+    "  --port NUMBER    listen on this port, not on http.port (8000); 0 = any\n"
     "  --check-config   read the configuration, say whether it is sound, and end\n"
     "  --get-images     fetch or build the images that the languages need\n"
     "  --script FILE [ARG...]  run a Lua file in this host (tests, own tools)\n"
@@ -46,9 +51,43 @@ static const char help[] =
 
 struct options {
     const char *config, *mode, *script;
+    const char *transport, *host;
+    int port; /* -1 = the configured one */
     char **script_args;
     int n_script_args;
 };
+
+/* value NULL: what is the whole text, else the text before it. */
+static int wrong_usage(const char *what, const char *value)
+{
+    fprintf(stderr, "sandbox-runner: %s", what);
+    if (value)
+        fprintf(stderr, ", not \"%s\"", value);
+    fputs("; try: sandbox-runner --help\n", stderr);
+    return EXIT_USAGE;
+}
+
+/* Returns -1 when the options go together, or the exit status. */
+static int check_options(struct options *o, const char *port)
+{
+    char *end;
+    long n;
+
+    if (strcmp(o->transport, "stdio") != 0 && strcmp(o->transport, "http") != 0 &&
+        strcmp(o->transport, "sse") != 0)
+        return wrong_usage("--transport is stdio, http or sse", o->transport);
+    if ((o->host || port) && strcmp(o->transport, "stdio") == 0)
+        return wrong_usage("--host and --port go with --transport http or sse", NULL);
+    if (o->host && !*o->host)
+        return wrong_usage("--host needs an address, such as 127.0.0.1", NULL);
+    if (!port)
+        return -1;
+    n = strtol(port, &end, 10);
+    if (*port < '0' || *port > '9' || *end || n > 65535)
+        return wrong_usage("--port is a number from 0 to 65535", port);
+    o->port = (int)n;
+    return -1;
+}
 
 /* Returns -1 to go on, or the exit status. */
 static int parse_options(int argc, char **argv, struct options *o)
@@ -57,15 +96,20 @@ static int parse_options(int argc, char **argv, struct options *o)
         {"config", required_argument, NULL, 'c'},  {"check-config", no_argument, NULL, 'k'},
         {"get-images", no_argument, NULL, 'g'},    {"script", required_argument, NULL, 's'},
         {"version", no_argument, NULL, 'V'},       {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+        {"transport", required_argument, NULL, 't'}, {"host", required_argument, NULL, 'H'},
+        {"port", required_argument, NULL, 'p'},    {NULL, 0, NULL, 0}};
+    const char *port = NULL;
     int c;
 
-    *o = (struct options){.mode = "serve"};
+    *o = (struct options){.mode = "serve", .transport = "stdio", .port = -1};
     while ((c = getopt_long(argc, argv, "+", longs, NULL)) != -1) {
         switch (c) {
         case 'c': o->config = optarg; break;
         case 'k': o->mode = "check-config"; break;
         case 'g': o->mode = "get-images"; break;
+        case 't': o->transport = optarg; break;
+        case 'H': o->host = optarg; break;
+        case 'p': port = optarg; break;
         case 's':
             o->mode = "script";
             o->script = optarg;
@@ -84,7 +128,7 @@ static int parse_options(int argc, char **argv, struct options *o)
                 argv[optind]);
         return EXIT_USAGE;
     }
-    return -1;
+    return check_options(o, port);
 }
 
 /* The folder that holds lua/ and init.lua: beside the build folder of a source
@@ -156,6 +200,24 @@ static int run_script(lua_State *L, const struct options *o)
     return 1;
 }
 
+/* Puts what app.main takes on the stack. */
+static void push_options(lua_State *L, const struct options *o, const char *share)
+{
+    const struct { const char *name, *value; } texts[] = {
+        {"mode", o->mode}, {"share", share}, {"config", o->config},
+        {"transport", o->transport}, {"host", o->host}};
+
+    lua_createtable(L, 0, 6);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        lua_pushstring(L, texts[i].value);
+        lua_setfield(L, -2, texts[i].name);
+    }
+    if (o->port >= 0) {
+        lua_pushinteger(L, o->port);
+        lua_setfield(L, -2, "port");
+    }
+}
+
 /* The arguments are (options, share); returns the exit status. */
 static int protected_main(lua_State *L)
 {
@@ -170,13 +232,7 @@ static int protected_main(lua_State *L)
     lua_pushliteral(L, "sandbox_runner.app");
     lua_call(L, 1, 1);
     lua_getfield(L, -1, "main");
-    lua_createtable(L, 0, 3);
-    lua_pushstring(L, o->mode);
-    lua_setfield(L, -2, "mode");
-    lua_pushstring(L, share);
-    lua_setfield(L, -2, "share");
-    lua_pushstring(L, o->config);
-    lua_setfield(L, -2, "config");
+    push_options(L, o, share);
     lua_call(L, 1, 1);
     return 1;
 }

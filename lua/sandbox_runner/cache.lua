@@ -12,8 +12,11 @@ local Cache = {}
 Cache.__index = Cache
 
 --- bytes: how much keys and programs may take together; 0 = keep nothing.
+-- cache.bytes tells how much they do; cache.stats counts the outcomes that were
+-- made here (misses) and those that were there or were just being made (hits).
 function M.new(bytes)
-  return setmetatable({ limit = bytes, bytes = 0, entries = {}, clock = 0, pending = {} }, Cache)
+  return setmetatable({ limit = bytes, bytes = 0, entries = {}, clock = 0, pending = {},
+    stats = { hits = 0, misses = 0 } }, Cache)
 end
 
 local function size_of(key, value)
@@ -50,7 +53,19 @@ local function find(self, key)
   return entry.value
 end
 
---- Makes the value while others with the same key wait for it.
+-- What make() returns; an outcome is counted, trouble that prevented one is not.
+local function make_one(self, make)
+  local value, why = make()
+  if value then self.stats.misses = self.stats.misses + 1 end
+  return value, why, false
+end
+
+local function found(self, value, was_program)
+  self.stats.hits = self.stats.hits + 1
+  return value, nil, was_program
+end
+
+-- Makes the value while others with the same key wait for it.
 local function make_for_all(self, key, make)
   local done, value = loop.event(), nil
   self.pending[key] = done
@@ -59,7 +74,7 @@ local function make_for_all(self, key, make)
     done:set { value = value }
   end)
   local why
-  value, why = make()
+  value, why = make_one(self, make)
   if value and value.artifact then keep(self, key, value) end
   return value, why, false
 end
@@ -70,14 +85,12 @@ end
 -- a program was there already.
 function Cache:get(key, make)
   local value = find(self, key)
-  if value then return value, nil, true end
+  if value then return found(self, value, true) end
   local pending = self.pending[key]
   if not pending then return make_for_all(self, key, make) end
   value = pending:wait().value
-  if value then return value, nil, value.artifact ~= nil end
-  local why
-  value, why = make() -- the other one failed or was cancelled: no more waiting in line
-  return value, why, false
+  if value then return found(self, value, value.artifact ~= nil) end
+  return make_one(self, make) -- the other one failed or was cancelled: no more waiting in line
 end
 
 return M

@@ -195,23 +195,52 @@ function Store:record(request, result)
   return nil
 end
 
+-- query(db) -> answer | nil, err, on the open file. Returns true, answer; or false
+-- and a text.
+local function ask(self, query)
+  if not self.config.history.enabled then
+    return false, "The history is switched off in init.lua (history.enabled = false)."
+  end
+  local db, err = database(self)
+  local answer
+  if db then answer, err = query(db) end
+  if err then
+    drop(self, err)
+    return false, ("The history is off: %s."):format(err.message)
+  end
+  note_trouble(self, nil)
+  return true, answer
+end
+
 --- The newest rows, newest first: a JSON array of { id, timestamp, language,
 -- code_snippet, status, exit_code (null when there was none), duration_ms,
 -- stdout_size, stderr_size, run_id, reason, signal }; or nil and a text.
 function Store:recent(limit)
-  if not self.config.history.enabled then
-    return nil, "The history is switched off in init.lua (history.enabled = false)."
-  end
-  local db, err = database(self)
-  local rows
-  if db then rows, err = db:recent(limit) end
-  if not rows then
-    drop(self, err)
-    return nil, ("The history is off: %s."):format(err.message)
-  end
-  note_trouble(self, nil)
+  local ok, rows = ask(self, function(db) return db:recent(limit) end)
+  if not ok then return nil, rows end
   local out = core.json.array {}
   for i, row in ipairs(rows) do out[i] = from_row(row) end
+  return out
+end
+
+-- A row's number has fewer digits than a run's id, which is hexadecimal besides.
+local function row_or_run(id)
+  local row = #id <= 15 and id:find("^[1-9]%d*$") and math.tointeger(tonumber(id))
+  return row or id
+end
+
+--- The run with this id (text: the number of its row, or its run_id): a row as
+-- in recent, with cpu_ms, peak_memory_bytes, truncated, image and timeout_seconds
+-- where they are known. false: there is none. Or nil and a text. A run_id is
+-- looked for among the newest 10000 rows.
+function Store:find(id)
+  local ok, row = ask(self, function(db) return db:get(row_or_run(id)) end)
+  if not ok then return nil, row end
+  if not row then return false end
+  local out = from_row(row)
+  for _, name in ipairs { "cpu_ms", "peak_memory_bytes", "truncated", "image", "timeout_seconds" } do
+    out[name] = row[name]
+  end
   return out
 end
 

@@ -22,8 +22,10 @@ local YIELD_MS = 40
 
 --- config: the pool section of the settings. start(kind) awaits a sandbox that
 -- is ready to be used | nil, err; kind is what the runner made it of. log.
+-- pool.stats counts how often a sandbox was there (hits) and how often not.
 function M.new(config, start, log)
-  return setmetatable({ config = config, start = start, log = log, shelves = {}, closed = false }, Pool)
+  return setmetatable({ config = config, start = start, log = log, shelves = {}, closed = false,
+    stats = { hits = 0, misses = 0 } }, Pool)
 end
 
 --- Whether anything is ever started ahead.
@@ -120,6 +122,8 @@ function Pool:take(kind)
   local shelf = shelf_of(self, kind)
   shelf.used_ms = loop.now_ms()
   local container = take_living(shelf)
+  local name = container and "hits" or "misses"
+  self.stats[name] = self.stats[name] + 1
   if not container and shelf.stocked then
     shelf.target = math.min(shelf.target + 1, self.config.max)
     watch_idle(self, shelf)
@@ -138,6 +142,13 @@ function Pool:stock(kind)
   local shelf = shelf_of(self, kind)
   shelf.stocked = true
   refill(self, shelf)
+end
+
+--- How many sandboxes stand ready: name of their kind -> number.
+function Pool:ready()
+  local counts = {}
+  for name, shelf in pairs(self.shelves) do counts[name] = #shelf.ready end
+  return counts
 end
 
 --- Throws all away and starts no more.

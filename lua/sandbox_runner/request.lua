@@ -3,6 +3,7 @@
 local core = require "sandbox_runner.core"
 local languages = require "sandbox_runner.languages"
 local schema = require "sandbox_runner.schema"
+local tree = require "sandbox_runner.settings_tree"
 
 local request = {}
 
@@ -69,8 +70,11 @@ local function find_language(config, name)
     languages.names(config))
 end
 
+-- A fence around the code does not count.
+local MAX_FENCE = 1024
+
 local function check_code(config, code)
-  code = request.unwrap(code)
+  if #code <= config.limits.code_bytes + MAX_FENCE then code = request.unwrap(code) end
   if not code:find("%S") then
     return nil, "code is empty; send the source of a whole program."
   elseif code:find("\0", 1, true) then
@@ -117,9 +121,42 @@ local function policy_failed(reason)
     .. "correct init.lua."):format(reason)
 end
 
-local function apply_policy(config, checked)
+-- The limits of this one run that a policy's request names: { memory = bytes, cpus =
+-- number }, each may be absent; nil when there are none; or nil, why.
+local function limits_of(config, entry, verdict)
+  local own = {}
+  for _, name in ipairs { "memory", "cpus" } do
+    if verdict[name] ~= nil then
+      local value, message = schema.check(tree.sections.limits.fields[name], verdict[name], name)
+      if not value then return nil, message end
+      own[name] = value
+    end
+  end
+  local usual = languages.run_limits(config, entry)
+  local files = usual.scratch + usual.tmp + usual.shm
+  if own.memory and own.memory <= files then
+    return nil, ("memory must be above scratch + tmp + shm = %s, which count against it")
+      :format(schema.format_size(files))
+  end
+  return next(own) and own or nil
+end
+
+-- A policy's request, checked like a client's: it may hand back the table that it
+-- got. Returns as check_values does.
+local function check_verdict(config, verdict)
+  local arguments = {}
+  for key, value in pairs(verdict) do arguments[key] = value end
+  arguments.client, arguments.memory, arguments.cpus = nil, nil, nil
+  local changed, message = check_values(config, arguments)
+  if not changed then return nil, message end
+  changed.limits, message = limits_of(config, changed.language, verdict)
+  if message then return nil, schema.sentence(message) end
+  return changed
+end
+
+local function apply_policy(config, checked, client)
   local ok, verdict, reason = pcall(config.policy, { language = checked.language.name,
-    code = checked.code, timeout_seconds = checked.timeout_seconds })
+    code = checked.code, timeout_seconds = checked.timeout_seconds, client = client })
   if not ok then return policy_failed(tostring(verdict)) end
   if verdict == true or (verdict == nil and reason == nil) then return checked end
   if not verdict then
@@ -129,21 +166,24 @@ local function apply_policy(config, checked)
   if type(verdict) ~= "table" then
     return policy_failed("it must return nil, a reason or a request, got " .. schema.show(verdict))
   end
-  local changed, message = check_values(config, verdict)
+  local changed, message = check_verdict(config, verdict)
   if not changed then return policy_failed("its request is not valid: " .. message:sub(1, -2)) end
   return changed
 end
 
---- Checks the arguments of run_code (a decoded JSON object, or nil).
--- Returns { language = entry, code =, timeout_seconds =, timeout_ms = }, or nil
--- and a text for the model. The policy of init.lua has the last word: it may
--- return nil (allow), nil or false and a reason, or a changed request.
-function request.check(config, arguments)
+--- Checks the arguments of run_code (a decoded JSON object, or nil) of a client
+-- (its name, for the policy). Returns { language = entry, code =, timeout_seconds =,
+-- timeout_ms =, limits = nil or { memory =, cpus = } of this run alone }, or nil, a
+-- text for the model, and true when it was the policy that refused. The policy of
+-- init.lua has the last word: it may return nil (allow), nil or false and a reason,
+-- or a changed request.
+function request.check(config, arguments, client)
   if not is_given(arguments) then arguments = {} end
   local checked, text = check_values(config, arguments)
   if not checked then return nil, text end
-  if config.policy then return apply_policy(config, checked) end
-  return checked
+  if not config.policy then return checked end
+  checked, text = apply_policy(config, checked, client)
+  return checked, text, checked == nil or nil
 end
 
 --- The text for a message whose strings held U+0000.

@@ -12,6 +12,11 @@ local rpc = {}
 
 rpc.PARSE_ERROR, rpc.INVALID_REQUEST, rpc.METHOD_NOT_FOUND = -32700, -32600, -32601
 rpc.INVALID_PARAMS, rpc.INTERNAL_ERROR = -32602, -32603
+-- Of revision 2026-07-28.
+rpc.HEADER_MISMATCH, rpc.MISSING_CAPABILITY, rpc.UNSUPPORTED_VERSION = -32020, -32021, -32022
+
+--- Messages that one batch may hold; of a larger one none is read.
+rpc.MAX_BATCH = 100
 
 local MEMBERS = { jsonrpc = true, id = true, method = true, params = true }
 
@@ -35,10 +40,11 @@ function rpc.key(value, token)
 end
 
 local function echo(token)
-  return token and json.raw(token)
+  return type(token) == "string" and json.raw(token) or token
 end
 
---- The answer to the request whose raw id is token.
+--- The answer to the request whose raw id is token (text, or an `id` that one of
+-- these two functions made).
 function rpc.result(token, result)
   return { jsonrpc = "2.0", id = echo(token), result = result }
 end
@@ -82,8 +88,7 @@ local function read_params(object)
   return params or {}
 end
 
-local function read_request(object, text)
-  local token = json.raw_id(text)
+local function read_request(object, text, token)
   local key = rpc.key(object.id, token)
   if not key then
     return bad(rpc.INVALID_REQUEST, "id must be a string or an integer")
@@ -93,7 +98,7 @@ local function read_request(object, text)
   local params
   params, why = read_params(object)
   if not params then return bad(rpc.INVALID_PARAMS, why, token) end
-  return { kind = "request", id = token, key = key, method = object.method, params = params }
+  return { kind = "request", id = token, key = key, method = object.method, params = params, bytes = #text }
 end
 
 local function read_notification(object, text)
@@ -103,14 +108,20 @@ local function read_notification(object, text)
   return { kind = "notification", method = object.method, params = params, text = text }
 end
 
-local function read_object(object, text)
-  if looks_like_response(object) then return { kind = "response" } end
-  if object.id ~= nil then return read_request(object, text) end
+local function read_response(object, token)
+  local ok = rpc.is_object(object.result)
+  return { kind = "response", key = rpc.key(object.id, token), result = ok and object.result or nil,
+    error = not ok and (rpc.is_object(object.error) and object.error or { message = "no result" }) or nil }
+end
+
+local function read_object(object, text, token)
+  if looks_like_response(object) then return read_response(object, token) end
+  if object.id ~= nil then return read_request(object, text, token) end
   if object.method ~= nil then return read_notification(object, text) end
   return bad(rpc.INVALID_REQUEST, "not a request: method is missing")
 end
 
--- The texts of the elements of a valid JSON array: ids need their raw tokens.
+-- The texts of the elements of a valid JSON array.
 local function split_array(text)
   local items, depth, start, at = {}, 0, nil, 1
   while true do
@@ -137,10 +148,10 @@ local function split_array(text)
   end
 end
 
-local function read_value(value, text, nul)
+local function read_value(value, text, nul, token)
   local message
   if rpc.is_object(value) then
-    message = read_object(value, text)
+    message = read_object(value, text, token)
   else
     message = bad(rpc.INVALID_REQUEST, "a message must be a JSON object")
   end
@@ -148,16 +159,33 @@ local function read_value(value, text, nul)
   return message
 end
 
-local function read_batch(values, text, nul)
-  local items = {}
-  for i, item in ipairs(#values > 0 and split_array(text) or {}) do
-    items[i] = read_value(values[i], item, nul)
-  end
-  return { kind = "batch", items = items }
+-- The text of an id that the decoder has kept whole, or nil.
+local function token_of(id)
+  if type(id) == "string" or math.type(id) == "integer" then return json.encode(id) end
 end
 
--- The id of a text that is no JSON, when its brackets still make sense.
-local function salvage_id(text)
+local function has_large_ids(values)
+  for _, value in ipairs(values) do
+    if rpc.is_object(value) and math.type(value.id) == "float" then return true end
+  end
+end
+
+-- Taking an array apart once more is for the few ids that need it, and for short ones.
+local function read_batch(values, text, nul)
+  local batch = { kind = "batch", items = {}, count = #values }
+  if batch.count > rpc.MAX_BATCH then return batch end
+  local texts = #text <= LONG_BYTES and has_large_ids(values) and split_array(text) or {}
+  for i, value in ipairs(values) do
+    local token = rpc.is_object(value) and (token_of(value.id) or texts[i] and json.raw_id(texts[i])) or nil
+    batch.items[i] = read_value(value, texts[i] or "", nul, token)
+    batch.items[i].bytes = #text // batch.count
+  end
+  return batch
+end
+
+--- The raw id of a text that is no JSON (or only the start of one), when its
+-- brackets still make sense and it looks like a request; or nil.
+function rpc.salvage_id(text)
   if not text:find('"method"', 1, true) then return nil end
   local token = json.raw_id(text)
   if token and (token:find('^"') or token:find("^-?%d+$")) then return token end
@@ -166,14 +194,18 @@ end
 --- Reads one message. Returns a table with `kind`:
 --   "request"      id (raw token), key (see rpc.key), method, params (a table)
 --   "notification" method, params, text
---   "batch"        items, a list of such tables
+--   "batch"        items, a list of such tables, and count, how many there were
 --   "bad"          code, message and, where it can be read, id: to be answered
---   "response", "ignored", "blank": nothing to do.
--- nul = true marks a message in whose strings U+0000 was replaced by U+FFFD.
+--   "response"     key, and result (an object) or error (an object)
+--   "ignored", "blank": nothing to do.
+-- A request has bytes, the length of its text. nul = true marks a message in
+-- whose strings U+0000 was replaced by U+FFFD.
 -- batches: whether they are served; a long one that is not is not even read.
 function rpc.parse(text, batches)
   if not text:find("%S") then return { kind = "blank" } end
-  if not batches and #text > LONG_BYTES and text:find("^%s*%[") then return { kind = "batch", items = {} } end
+  if not batches and #text > LONG_BYTES and text:find("^%s*%[") then
+    return { kind = "batch", items = {}, count = 0 }
+  end
   local value, err = json.decode(text)
   local nul
   if value == nil and err.nul then
@@ -181,10 +213,10 @@ function rpc.parse(text, batches)
     nul = true
   end
   if value == nil then
-    return bad(rpc.PARSE_ERROR, "not JSON: " .. err.message, salvage_id(text))
+    return bad(rpc.PARSE_ERROR, "not JSON: " .. err.message, rpc.salvage_id(text))
   end
   if getmetatable(value) == json.array_mt then return read_batch(value, text, nul) end
-  return read_value(value, text, nul)
+  return read_value(value, text, nul, rpc.is_object(value) and json.raw_id(text) or nil)
 end
 
 --- The key of params.requestId of a notifications/cancelled.

@@ -5,6 +5,7 @@ local core = require "sandbox_runner.core"
 local defer = require "sandbox_runner.defer"
 local fault = require "sandbox_runner.fault"
 local gate = require "sandbox_runner.gate"
+local histogram = require "sandbox_runner.histogram"
 local languages = require "sandbox_runner.languages"
 local pool = require "sandbox_runner.pool"
 local result = require "sandbox_runner.result"
@@ -31,6 +32,8 @@ local SMALL_ARTIFACT = 1 << 20 -- below, a program does not count
 local STALE_MS = 500
 -- How long a sandbox may wait in the pool; pool.lua replaces it long before.
 local AHEAD_MS = 2 * 3600 * 1000
+-- Seconds: from a warm run to the longest time limit one meets.
+local DURATIONS = { 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 }
 
 --- The whole environment of a program; a language may add to it. HOME and
 -- TMPDIR point to the one place that is writable in every stage. LeakSanitizer
@@ -45,6 +48,12 @@ local ENVIRONMENT = {
 local function copy(t)
   local out = {}
   for name, value in pairs(t) do out[name] = value end
+  return out
+end
+
+local function merge(base, more)
+  local out = copy(base)
+  for name, value in pairs(more) do out[name] = value end
   return out
 end
 
@@ -113,6 +122,7 @@ local function launch_once(self, stage, attempt)
   local guard <close> = defer(function() if not launched then container:close() end end)
   launched, why = container:launch(spec_for(self, stage))
   if not launched then return nil, why end
+  self.engine.stats.starts = self.engine.stats.starts + 1
   return container
 end
 
@@ -127,8 +137,13 @@ local function launch(self, stage)
   return explained(why)
 end
 
-local function launch_in_turn(self, stage)
-  local ok, why = self.starts:enter()
+--- Who waits, for the gates; ctx as of Runner:run.
+local function client_of(ctx)
+  return ctx.client and ctx.client.key
+end
+
+local function launch_in_turn(self, stage, ctx)
+  local ok, why = self.starts:enter(nil, client_of(ctx))
   if not ok then return nil, why end
   local guard <close> = defer(function() self.starts:leave() end)
   return launch(self, stage)
@@ -163,7 +178,8 @@ local function pool_kind(self, stage)
   local image, why = self.engine:image(stage.entry.images)
   if not image then return nil, why end
   return { name = stage.entry.name .. "/" .. stage.kind, signature = image.id, stage = {
-    kind = stage.kind, entry = stage.entry, limits = stage.limits, argv = stage.argv, writable = stage.writable } }
+    kind = stage.kind, entry = stage.entry, limits = stage.pool_limits or stage.limits, argv = stage.argv,
+    writable = stage.writable } }
 end
 
 --- Starts a sandbox for the pool; see pool.lua.
@@ -192,8 +208,8 @@ local function await_report(stage, box, ctx)
     if elapsed >= last then return fault.new("timeout", "the agent did not report in time") end
     local ok, why = box:wait("done", math.ceil(math.min(TICK_MS, last - elapsed)))
     if ok or why.code ~= "timeout" then return ok, why end
-    if ctx.progress then
-      ctx.progress(stage.doing, (loop.now_ms() - started) / 1000, stage.wall_ms / 1000)
+    if ctx.report then
+      ctx.report(stage.doing, (loop.now_ms() - started) / 1000, stage.wall_ms / 1000)
     end
   end
 end
@@ -261,7 +277,7 @@ local function give_orders(self, stage, container, ctx)
   end
   if not ok then return nil, why end
   ctx.started = true
-  if ctx.progress then ctx.progress(stage.doing, 0, stage.wall_ms / 1000) end
+  if ctx.report then ctx.report(stage.doing, 0, stage.wall_ms / 1000) end
   return true
 end
 
@@ -292,12 +308,27 @@ local function use(self, stage, container, ctx)
   return report
 end
 
+--- Whether a waiting sandbox can be given the limits of this request: an
+-- interpreter that has begun keeps the CPU seconds it was started with.
+local function can_be_adjusted(stage)
+  local cpus = stage.own_limits.cpus
+  return not (cpus and can_be_held(stage) and math.ceil(cpus) > math.max(1, math.ceil(stage.pool_limits.cpus)))
+end
+
 --- A sandbox of the pool for this stage, or nil[, err].
 local function take(self, stage)
-  if not self.pool:is_on() then return nil end
+  if not self.pool:is_on() or (stage.own_limits and not can_be_adjusted(stage)) then return nil end
   local kind, why = pool_kind(self, stage)
   if not kind then return nil, why end
-  return self.pool:take(kind)
+  local container = self.pool:take(kind)
+  if not container or not stage.own_limits then return container end
+  local ok
+  local guard <close> = defer(function() if not ok then container:close() end end)
+  ok, why = container:limit(stage.own_limits)
+  if ok then return container end
+  self.log(("run %s: the limits of a waiting sandbox could not be changed: %s"):format(stage.run_id, why.message),
+    "debug")
+  return nil
 end
 
 --- Whether a sandbox of the pool that failed had died while it waited, as far as
@@ -308,7 +339,8 @@ end
 
 --- Runs one stage in a sandbox of its own. stage: {kind="c"|"r", entry, limits,
 -- wall_ms, argv, files={{path, mode, data}}, want=path or nil, writable, doing,
--- run_id}. Returns a stage outcome | nil, err. A sandbox of the pool that turns
+-- run_id, own_limits = those of this request alone (in limits, too) or nil, and
+-- pool_limits = limits without them}. Returns a stage outcome | nil, err. A sandbox of the pool that turns
 -- out to be dead is replaced by a fresh one: what ran in it left no trace.
 function Runner:stage(stage, ctx)
   local container, why = take(self, stage)
@@ -319,7 +351,7 @@ function Runner:stage(stage, ctx)
   elseif why and why.complete then
     return nil, why -- no engine, no image: a fresh one would not come either
   end
-  container, why = launch_in_turn(self, stage)
+  container, why = launch_in_turn(self, stage, ctx)
   if not container then return nil, why end
   return use(self, stage, container, ctx)
 end
@@ -339,10 +371,11 @@ local function run_stage(self, request, run_id, artifact)
   local entry = request.language
   local file = artifact and { path = entry.artifact, mode = 493, data = artifact }
     or { path = entry.file, mode = 420, data = request.code }
+  local limits, own = languages.run_limits(self.config, entry), request.limits
   return {
-    kind = "r", entry = entry, run_id = run_id, limits = languages.run_limits(self.config, entry),
-    argv = entry.run, wall_ms = request.timeout_ms, writable = artifact == nil, doing = "running",
-    files = { file },
+    kind = "r", entry = entry, run_id = run_id, limits = own and merge(limits, own) or limits,
+    own_limits = own, pool_limits = limits, argv = entry.run, wall_ms = request.timeout_ms,
+    writable = artifact == nil, doing = "running", files = { file },
   }
 end
 
@@ -381,8 +414,8 @@ end
 --- Lets so many compiled programs of unusual size exist in this server at once:
 -- each is here in full while it goes from one sandbox to the other. Returns a
 -- function that gives the place up; calling it again does nothing.
-local function enter_compile(self)
-  self.compiles:enter()
+local function enter_compile(self, ctx)
+  self.compiles:enter(nil, client_of(ctx))
   return function()
     if self then self.compiles:leave() end
     self = nil
@@ -390,7 +423,7 @@ local function enter_compile(self)
 end
 
 local function execute(self, request, ctx, outcome)
-  local leave = request.language.compile and enter_compile(self) or function() end
+  local leave = request.language.compile and enter_compile(self, ctx) or function() end
   local guard <close> = defer(leave)
   local artifact, why
   if request.language.compile then
@@ -407,10 +440,25 @@ local function execute(self, request, ctx, outcome)
   return outcome
 end
 
+--- Counts a run that was let in. reason: that of its result, or "failed" (none
+-- could be had), or "cancelled". seconds: from its place to its result.
+local function count(self, language, reason, seconds)
+  local entry = self.stats.languages[language]
+  if not entry then
+    entry = { reasons = {}, seconds = histogram.new(DURATIONS) }
+    self.stats.languages[language] = entry
+  end
+  entry.reasons[reason] = (entry.reasons[reason] or 0) + 1
+  if reason ~= "failed" and reason ~= "cancelled" then histogram.observe(entry.seconds, seconds) end
+end
+
 --- config: settings; engine: see engine.lua; log: function(text).
+-- runner.stats counts: languages[name] = { reasons = {reason = number}, seconds =
+-- histogram }, denied = requests that the policy refused (Runner:note_denied).
 function M.new(config, engine, log)
   local self = setmetatable({
-    config = config, engine = engine, log = log,
+    config = config, engine = engine, log = log, started_ms = loop.now_ms(), started = loop.wall(),
+    stats = { languages = {}, denied = 0 },
     gate = gate.new(config.limits.concurrency or RUNS_PER_CPU * sys.cpus(), config.limits.queue),
     starts = gate.new(STARTS),
     compiles = gate.new(math.max(2, ARTIFACTS // config.compile.artifact)),
@@ -445,20 +493,50 @@ function Runner:image_in_use(images)
   return image and image.name
 end
 
---- Runs a checked request (request.lua). ctx.progress(message, elapsed, total),
--- if given, is told what happens. Returns a result (result.lua) | nil, err: it
--- could not be run at all. Throws when the task is cancelled.
+--- What stands ready in the pool: a sorted array of { language, stage = "compile"
+-- or "run", ready = number }.
+function Runner:ready()
+  local list = {}
+  for name, number in pairs(self.pool:ready()) do
+    local language, kind = name:match "^(.*)/(%a)$"
+    list[#list + 1] = { language = language, stage = kind == "c" and "compile" or "run", ready = number }
+  end
+  table.sort(list, function(a, b) return a.language .. "/" .. a.stage < b.language .. "/" .. b.stage end)
+  return list
+end
+
+--- Counts a request that the policy refused before it came here.
+function Runner:note_denied()
+  self.stats.denied = self.stats.denied + 1
+end
+
+local function enter(self, ctx)
+  return self.gate:enter(ctx.report and function(position)
+    ctx.report(("queued, position %d"):format(position), 0, 0)
+  end, client_of(ctx))
+end
+
+--- Runs a checked request (request.lua). ctx.report(message, elapsed_s, total_s),
+-- if given, is told what happens; ctx.client.key, if given, names the client for
+-- the queue. Sets ctx.started when something of the request has begun to run.
+-- Returns a result (result.lua) | nil, err: it could not be run at all. Throws
+-- when the task is cancelled.
 function Runner:run(request, ctx)
   local asked = loop.now_ms()
-  local ok, why = self.gate:enter(ctx.progress and function(position)
-    ctx.progress(("queued, position %d"):format(position), 0, 0)
-  end)
+  local ok, why = enter(self, ctx)
   if not ok then return nil, why end
-  local guard <close> = defer(function() self.gate:leave() end)
-  local outcome = { run_id = sys.random_hex(8), queue_ms = loop.now_ms() - asked }
-  outcome, why = execute(self, request, ctx, outcome)
+  local entered = loop.now_ms()
+  local answer, outcome
+  local guard <close> = defer(function(_, failure)
+    self.gate:leave()
+    local cancelled = type(failure) == "table" and failure.code == "cancelled"
+    count(self, request.language.name, answer and answer.reason or cancelled and "cancelled" or "failed",
+      (loop.now_ms() - entered) / 1000)
+  end)
+  outcome, why = execute(self, request, ctx, { run_id = sys.random_hex(8), queue_ms = entered - asked })
   if not outcome then return nil, why end
-  return result.build(self.config, request, outcome)
+  answer = result.build(self.config, request, outcome)
+  return answer
 end
 
 return M

@@ -30,6 +30,10 @@ schema.boolean = constructor "boolean"
 schema.size = constructor "size"
 schema.func = constructor "func"
 
+--- What no other node describes: check(value, path) -> value | nil, message
+-- judges it; like says what it wants.
+schema.custom = constructor "custom"
+
 --- One of a list of strings.
 function schema.enum(values, spec)
   local node = constructor "enum" (spec)
@@ -200,6 +204,7 @@ local EXPECTED = {
   record = function() return "a table of named values" end,
   map = function() return "a table of named values" end,
   func = function() return "a function" end,
+  custom = function(node) return node.like end,
   nullable = function(node) return schema.expected(node.inner) .. " or null" end,
 }
 
@@ -272,6 +277,10 @@ end
 function CHECK.func(node, value, path)
   if type(value) ~= "function" then return refuse(node, value, path) end
   return value
+end
+
+function CHECK.custom(node, value, path)
+  return node.check(value, path)
 end
 
 function CHECK.enum(node, value, path)
@@ -399,7 +408,9 @@ function JSON.record(node)
 end
 
 function JSON.nullable(node)
-  return { anyOf = core.json.array { schema.to_json(node.inner), { type = "null" } } }
+  local inner = schema.to_json(node.inner)
+  inner.description = nil -- it stands outside
+  return { anyOf = core.json.array { inner, { type = "null" } } }
 end
 
 --- The JSON Schema of a node, ready for core.json.encode. Root "type":"object"

@@ -1,8 +1,6 @@
---- The tools: each is a table of texts, two schema nodes and a handler.
+--- The server's own tools, as entries of the catalog (see catalog.lua).
 --
--- handler(server, arguments, ctx) gets the session (its config, runner, history
--- and log), the decoded arguments (a table) and ctx { progress = function or
--- nil, started = set by the runner once a program runs }. It returns the
+-- A handler gets the arguments (a table) and a context (call.lua); it returns the
 -- structured answer, or nil and a text that tells the model what to do.
 local core = require "sandbox_runner.core"
 local languages = require "sandbox_runner.languages"
@@ -12,11 +10,8 @@ local schema = require "sandbox_runner.schema"
 
 local tools = {}
 
-local function check_arguments(node, arguments)
-  local values, message = schema.check(node, arguments)
-  if not values then return nil, schema.sentence(message) end
-  return values
-end
+--- The resource that lists past runs; told of when a run is recorded.
+tools.HISTORY_URI = "history://runs"
 
 local RUN_TEXT = "Run a program in a fresh, isolated container and return what it printed. "
   .. "Languages: %s. No network, nothing kept between runs, standard input is empty; /scratch is "
@@ -34,34 +29,78 @@ local function run_description(config)
     limits.output_bytes)
 end
 
+local function is_cancelled(thrown)
+  return type(thrown) == "table" and thrown.code == "cancelled"
+end
+
+local function trace_of(thrown)
+  if type(thrown) == "table" then return thrown end
+  return debug.traceback(tostring(thrown), 2)
+end
+
+-- Returns nil, or a warning when the run could not be recorded. A run that took
+-- place is recorded whatever becomes of its request: only the wait for a locked file
+-- can be cancelled, when nothing is written yet, and each cancellation comes once.
+local function record(server, checked, answer)
+  local history, cancelled = server.history, nil
+  local ok, warning = xpcall(history.record, trace_of, history, checked, answer)
+  while is_cancelled(warning) do
+    cancelled = warning
+    ok, warning = xpcall(history.record, trace_of, history, checked, answer)
+  end
+  if not ok then error(warning, 0) end
+  if not warning then server.catalog:updated(tools.HISTORY_URI) end
+  if cancelled then error(cancelled, 0) end
+  return warning
+end
+
 -- A run that was cancelled after its program had started is in the record, too.
-local function record_cancelled(server, checked, ctx, started_ms)
-  if not ctx.started then return end
-  server.history:record(checked, { status = "cancelled", reason = "cancelled",
+local function record_cancelled(server, checked, run, started_ms)
+  if not run.started then return end
+  record(server, checked, { status = "cancelled", reason = "cancelled",
     duration_ms = math.floor((server.now_ms() - started_ms) * 100) / 100 })
 end
 
-local function run_checked(server, checked, ctx)
+local function run_checked(server, checked, run)
   local started_ms = server.now_ms()
-  local ok, answer, err = xpcall(server.runner.run, function(thrown)
-    if type(thrown) == "table" then return thrown end
-    return debug.traceback(tostring(thrown), 2)
-  end, server.runner, checked, ctx)
+  local ok, answer, err = xpcall(server.runner.run, trace_of, server.runner, checked, run)
   if not ok then
-    if type(answer) == "table" and answer.code == "cancelled" then
-      record_cancelled(server, checked, ctx, started_ms)
-    end
+    if is_cancelled(answer) then record_cancelled(server, checked, run, started_ms) end
     error(answer, 0)
   end
   return answer, err
 end
 
-local function run_code(server, arguments, ctx)
-  local checked, text = request.check(server.config, arguments)
+-- The arguments as the runner takes them, when this client may run now.
+local function admit(server, arguments, client)
+  local checked, text, denied = request.check(server.config, arguments, client)
+  if denied then server.runner:note_denied() end
   if not checked then return nil, text end
-  local answer, err = run_checked(server, checked, ctx)
-  if not answer then return nil, schema.sentence(err.message or tostring(err)) end
-  local warning = server.history:record(checked, answer)
+  local ok, seconds = true, nil
+  if server.rate then ok, seconds = server.rate:take(client) end
+  if not ok then return nil, server.rate:refusal(seconds) end
+  return checked
+end
+
+-- A run for which there was no place, or no engine, does not count for the rate.
+local function give_back(server, run, err)
+  if server.rate and err.code == "unavailable" and not run.started then server.rate:give_back(run.client.key) end
+end
+
+--- Runs a program: run_code, also for handlers of init.lua. Returns its result
+-- (result.lua), or nil and a text for the model. Throws when it is cancelled.
+function tools.run(ctx, arguments)
+  local server = ctx.server
+  local checked, text = admit(server, arguments, ctx.client.key)
+  if not checked then return nil, text end
+  -- Each run has a state of its own: a handler may start several.
+  local run = { report = ctx.report, client = ctx.client }
+  local answer, err = run_checked(server, checked, run)
+  if not answer then
+    give_back(server, run, err)
+    return nil, schema.sentence(err.message or tostring(err))
+  end
+  local warning = record(server, checked, answer)
   if warning then
     answer.warnings = answer.warnings or core.json.array {}
     table.insert(answer.warnings, warning)
@@ -69,7 +108,16 @@ local function run_code(server, arguments, ctx)
   return answer
 end
 
-local NO_ARGUMENTS = schema.record({}, { noun = "argument", lenient = true })
+--- The rows of get_execution_history, or nil and a text; limit nil: the default.
+function tools.history(ctx, limit)
+  return ctx.server.history:recent(limit or ctx.server.config.history.default_limit)
+end
+
+--- The rows of list_supported_languages.
+function tools.languages(ctx)
+  local runner = ctx.server.runner
+  return core.json.array(languages.list(ctx.server.config, function(images) return runner:image_in_use(images) end))
+end
 
 local LANGUAGE = schema.record {
   language = schema.string { doc = "Name for run_code." },
@@ -79,14 +127,6 @@ local LANGUAGE = schema.record {
   description = schema.string {},
   aliases = schema.array(schema.string {}, { optional = true, doc = "Other accepted names." }),
 }
-
-local function list_languages(server, arguments)
-  local values, text = check_arguments(NO_ARGUMENTS, arguments)
-  if not values then return nil, text end
-  return { result = core.json.array(languages.list(server.config, function(images)
-    return server.runner:image_in_use(images)
-  end)) }
-end
 
 local RUN_ROW = schema.record {
   id = schema.integer {},
@@ -103,6 +143,8 @@ local RUN_ROW = schema.record {
   signal = schema.string { optional = true },
 }
 
+local NO_ARGUMENTS = schema.record({}, { noun = "argument", lenient = true })
+
 local function history_input(config)
   local bounds = config.history
   return schema.record({
@@ -111,11 +153,8 @@ local function history_input(config)
   }, { noun = "argument", lenient = true })
 end
 
-local function get_history(server, arguments)
-  local values, text = check_arguments(history_input(server.config), arguments)
-  if not values then return nil, text end
-  local rows
-  rows, text = server.history:recent(values.limit)
+local function get_history(arguments, ctx)
+  local rows, text = tools.history(ctx, arguments.limit)
   if not rows then return nil, text end
   return { result = rows }
 end
@@ -129,18 +168,30 @@ local READ_ONLY = { readOnlyHint = true, destructiveHint = false, idempotentHint
 local RUNS = { readOnlyHint = false, destructiveHint = false, idempotentHint = false,
   openWorldHint = false }
 
---- The tools with the texts and limits of this config, in their stable order:
--- { name, title, description, input, output, annotations, handler }.
+-- An entry from its nodes; check is by the input node unless the entry has one.
+local function entry(fields)
+  local input = fields.input
+  fields.input, fields.output = schema.to_json(input), schema.to_json(fields.output)
+  fields.check = fields.check or function(arguments)
+    local values, message = schema.check(input, arguments)
+    if not values then return nil, schema.sentence(message) end
+    return values
+  end
+  return fields
+end
+
+--- The tools with the texts and limits of this config, in their stable order.
 function tools.list(config)
   return {
-    { name = "run_code", title = "Run code", description = run_description(config),
-      input = request.schema(config), output = result.schema(), annotations = RUNS,
-      handler = run_code },
-    { name = "list_supported_languages", title = "List languages",
+    entry { name = "run_code", title = "Run code", description = run_description(config),
+      input = request.schema(config), output = result.schema(), annotations = RUNS, task = "slow",
+      check = function(arguments) return arguments end, -- request.check does it, with the policy
+      handler = function(arguments, ctx) return tools.run(ctx, arguments) end },
+    entry { name = "list_supported_languages", title = "List languages",
       description = "List the languages that run_code takes, with their images and other names.",
-      input = NO_ARGUMENTS, output = wrapped(LANGUAGE, "One entry per language."),
-      annotations = READ_ONLY, handler = list_languages },
-    { name = "get_execution_history", title = "Show past runs",
+      input = NO_ARGUMENTS, output = wrapped(LANGUAGE, "One entry per language."), annotations = READ_ONLY,
+      handler = function(_, ctx) return { result = tools.languages(ctx) } end },
+    entry { name = "get_execution_history", title = "Show past runs",
       description = "List past runs, newest first: when, language, start of the code, status, "
         .. "exit code, duration and output sizes. Refused calls are not in it.",
       input = history_input(config), output = wrapped(RUN_ROW, "One row per run, newest first."),

@@ -3,6 +3,8 @@
 local client = require "e2e.client"
 local core = require "sandbox_runner.core"
 
+local sandboxes = require "e2e.sandboxes"
+
 local quote = client.quote
 
 -- A text that stands in init.lua from line 2 on.
@@ -47,13 +49,21 @@ local FAULTS = {
   { "an address of nonsense", 'engine.address = "localhost"', "engine.address" },
   { "an engine behind ssh", 'engine.address = "ssh://host"', { "ssh", "unix:///" } },
   { "plain tcp", 'engine.address = "tcp://127.0.0.1:2375"', "allow_plain_tcp" },
+  { "a port beyond all ports", "http.port = 70000", { "http.port", "65535" } },
+  { "more body than memory for it", 'http.body = "8m" http.body_budget = "4m"', "http.body_budget" },
+  { "a tool without a handler", 'tool "x" { description = "d" }', { "handler", "function(arguments, ctx)" } },
+  { "a tool with a name of two words", 'tool "x y" { description = "d", handler = print }', "name of a tool" },
+  { "a schema with a misspelt word", 'tool "x" { description = "d", handler = print, input = { typ = "object" } }',
+    { "input.typ", '"type"' } },
+  { "a resource without an address", 'resource "notes" { text = "x" }', "notes://" },
+  { "a prompt that is a text", 'prompt "x" { messages = "hi" }', "messages" },
   { "a policy that is none", 'policy = "yes"', "policy" },
 }
 
 describe("a fault in init.lua", function()
   for _, fault in ipairs(FAULTS) do
     it("stops the start: " .. fault[1], function()
-      local server = client.start { init = line_two(fault[2]), mute = true, seconds = 10 }
+      local server = client.start { init = line_two(fault[2]), mute = true }
       server:write '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
       assert.is_nil(server:read()) -- nothing on stdout
       local status = server:finish()
@@ -69,7 +79,7 @@ describe("a fault in init.lua", function()
   end
 
   local function start_with(path)
-    local server = client.start { config = path, mute = true, seconds = 10 }
+    local server = client.start { config = path, mute = true }
     local said = server:read()
     local status = server:finish()
     local log = server:stderr()
@@ -216,7 +226,7 @@ int main() { std::vector<int> v(10); v[3] = 21; std::cout << twice(v[3]) << "\n"
     assert.is_true(result.reason == "oom" or result.stderr:find("MemoryError", 1, true) ~= nil, result.reason)
     result = assert(server:run("small", "import time; time.sleep(9)"))
     assert.equal("timeout", result.status)
-    assert.is_true(result.duration_ms >= 2000 and result.duration_ms < 3500)
+    assert.is_true(result.duration_ms >= 2000 and result.duration_ms < 8000)
   end)
 
   it("whose program is not there says so", function()
@@ -240,7 +250,7 @@ describe("settings", function()
       local node = tools[1].inputSchema.properties.timeout_seconds
       assert.same({ 1, 2 }, { node.default, node.maximum })
       local result = assert(server:run("python", "import time; time.sleep(9)"))
-      assert.is_true(result.duration_ms >= 1000 and result.duration_ms < 2000)
+      assert.is_true(result.duration_ms >= 1000 and result.duration_ms < 8000)
       local _, text = server:run("python", "1", 3)
       assert.matches("2", text)
     end)
@@ -272,7 +282,7 @@ describe("settings", function()
 
   it("give the compiler a time limit of its own", function()
     with("compile.timeout_seconds = 1\ncompile.cpus = 0.1", function(server)
-      local result = assert(server:run("cpp", "#include <bits/stdc++.h>\nint main() {}", 30))
+      local result = assert(server:run("cpp", client.slow_cpp, 30))
       assert.same({ "timeout", "compile_timeout" }, { result.status, result.reason })
       assert.matches("compiler", result.hint)
     end)
@@ -299,6 +309,36 @@ end]]
       assert.equal("success", assert(server:run("python", "pass", 5)).status)
       assert.equal(2, #server:history())
     end)
+  end)
+
+  it("may hold a policy that sets the limits of one run, in a waiting sandbox and in a fresh one", function()
+    local hungry = "x = bytearray(%d << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nprint(len(x))"
+    for pool, name in pairs { ["pool.size = 0"] = "/sandbox%-runner%-%x+%-r1", ['pool.warm = "start"'] = "%-pool%-" } do
+      with(pool .. [[
+
+policy = function(request)
+  local memory = request.code:match "# memory (%w+)"
+  if memory then request.memory, request.cpus = memory, 0.25 return request end
+end]], function(server)
+        server:run("python", "pass")
+        client.sleep(1)
+        assert.equal("success", assert(server:run("python", hungry:format(180))).status)
+        client.sleep(1)
+        assert.equal("oom", assert(server:run("python", "# memory 160m\n" .. hungry:format(180))).reason)
+        client.sleep(1)
+        assert.equal("success", assert(server:run("python", "# memory 600m\n" .. hungry:format(400))).status)
+        client.sleep(1)
+        local id, found = server:begin { language = "python", code = "# memory 300m\nimport time; time.sleep(2)" }, nil
+        for _, container in ipairs(sandboxes.of(server:instance())) do
+          local info = sandboxes.inspect(container.Id)
+          if info.HostConfig.Memory == 300 << 20 then found = info end
+        end
+        assert.matches(name, found.Name)
+        assert.equal(300 << 20, found.HostConfig.MemorySwap)
+        assert.equal(250000000, found.HostConfig.NanoCpus)
+        server:wait(id)
+      end)
+    end
   end)
 end)
 
@@ -336,9 +376,53 @@ describe("unusual paths", function()
   end)
 end)
 
+describe("a standard descriptor that is closed at the start", function()
+  -- The policy prints, once files of the server are open: they would have got the descriptor.
+  local INIT = 'policy = function() print "WORD" return nil, "as a test" end'
+  local CALLS = ('{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}\n'):rep(3):format(1, "initialize",
+    '{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}',
+    2, "tools/call", '{"name":"run_code","arguments":{"language":"python","code":"1"}}',
+    3, "tools/call", '{"name":"get_execution_history","arguments":{}}')
+  local folder
+  before_each(function() folder = client.folder() end)
+  after_each(function() client.remove(folder) end)
+
+  local function lines_of(command)
+    local pipe = assert(io.popen(command))
+    local text = pipe:read("a")
+    pipe:close()
+    return text
+  end
+
+  for _, closing in ipairs { ">&-", "2>&-", ">&- 2>&-" } do
+    it("leads nowhere, and not into a file of the server's: " .. closing, function()
+      client.write_file(folder .. "/closed.sh", 'exec "$@" ' .. closing .. "\n")
+      local server = client.start { init = INIT, mute = true, before = "sh " .. quote(folder .. "/closed.sh") }
+      server:write(CALLS)
+      local history = server.state .. "/sandbox-runner/sandbox_history.db"
+      assert.is_truthy(client.eventually(30, function() return core.sys.stat(history) end))
+      for fd in closing:gsub("^>", "1>"):gmatch "(%d)>" do
+        assert.equal("/dev/null\n", lines_of(("readlink /proc/%d/fd/%s"):format(server:pid(), fd)))
+      end
+      local files = lines_of(("find %s -type f -exec cat {} +"):format(quote(server.state .. "/sandbox-runner")))
+      for _, word in ipairs { "WORD", "jsonrpc" } do assert.is_nil(files:find(word, 1, true), word) end
+      assert.equal(0, (server:finish()))
+      assert.equal(closing == "2>&-", server.answers[2] ~= nil)
+      server:close()
+    end)
+  end
+
+  it("is the end of input when it is the input", function()
+    client.write_file(folder .. "/init.lua", INIT)
+    local _, kind, status = os.execute(("XDG_STATE_HOME=%s timeout 60 %s --config %s <&-"):format(quote(folder),
+      quote(client.program()), quote(folder .. "/init.lua")))
+    assert.same({ "exit", 0 }, { kind, status })
+  end)
+end)
+
 describe("the command line", function()
-  local function run(words)
-    local file = io.popen(("%s %s 2>&1 </dev/null"):format(quote(client.program()), words))
+  local function run(words, program)
+    local file = io.popen(("%s %s 2>&1 </dev/null"):format(quote(program or client.program()), words))
     local out = file:read("a")
     local _, _, code = file:close()
     return code, out
@@ -351,6 +435,20 @@ describe("the command line", function()
     code, out = run "--version"
     assert.equal(0, code)
     assert.matches("^sandbox%-runner %S+\n$", out)
+  end)
+
+  it("ends with 1 when a command fails inside", function()
+    local folder = client.folder()
+    local program = client.program()
+    local copied = os.execute(("mkdir %s/build && cp %s %s/build/ && cp -R %s/lua %s/"):format(quote(folder),
+      quote(program), quote(folder), quote(program:match "^(.-)/build/"), quote(folder)))
+    assert.is_true(copied)
+    client.write_file(folder .. "/lua/sandbox_runner/get_images.lua", "return { run = function() error 'a slip' end }")
+    client.write_file(folder .. "/init.lua", "")
+    local code, out = run("--get-images", folder .. "/build/sandbox-runner")
+    client.remove(folder)
+    assert.equal(1, code)
+    assert.matches("a slip", out)
   end)
 
   it("refuses what it does not know", function()

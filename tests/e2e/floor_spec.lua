@@ -7,6 +7,8 @@ local sandboxes = require "e2e.sandboxes"
 local json = client.json
 local options_of = floor.options_of
 
+local SLEEPER = "import time; time.sleep(25)" -- until the test has seen enough
+
 describe("a live sandbox", function()
   local server
   before_each(function() server = client.start { init = client.no_pool } end)
@@ -14,9 +16,9 @@ describe("a live sandbox", function()
 
   -- The one sandbox of a kind that is there while the code runs.
   local function live(language, code, suffix)
-    server:post("run_code", { language = language, code = code })
+    server:post("run_code", { language = language, code = code, timeout_seconds = 30 })
     local found
-    client.eventually(10 * client.slow, function()
+    client.eventually(60, function()
       for _, container in ipairs(sandboxes.of(server:instance())) do
         if container.State == "running" and container.Names[1]:find(suffix) then found = container end
       end
@@ -31,12 +33,12 @@ describe("a live sandbox", function()
   end
 
   it("of a script has every field of the floor, and no other", function()
-    assert.same({}, faults_of(live("python", "import time; time.sleep(8)", "%-r1$"), floor.RUN))
+    assert.same({}, faults_of(live("python", SLEEPER, "%-r1$"), floor.RUN))
   end)
 
   -- The check of the check.
   it("would be seen to differ in any field", function()
-    local container = live("python", "import time; time.sleep(8)", "%-r1$")
+    local container = live("python", SLEEPER, "%-r1$")
     local function assert_seen(where, name, value)
       local old = where[name]
       where[name] = value
@@ -65,12 +67,11 @@ describe("a live sandbox", function()
   end)
 
   it("of a compiler has every field of the floor, and no other", function()
-    local code = "#include <bits/stdc++.h>\n#include <regex>\nint main() { std::regex r(\"a\"); }"
-    assert.same({}, faults_of(live("cpp", code, "%-c1$"), floor.COMPILE))
+    assert.same({}, faults_of(live("cpp", client.slow_cpp, "%-c1$"), floor.COMPILE))
   end)
 
   it("of a compiled program has every field of the floor, and a scratch folder to read", function()
-    local code = "#include <unistd.h>\nint main() { sleep(8); }"
+    local code = "#include <unistd.h>\nint main() { sleep(25); }"
     assert.same({}, faults_of(live("cpp", code, "%-r1$"), floor.RUN_COMPILED))
   end)
 
@@ -78,7 +79,7 @@ describe("a live sandbox", function()
     local pooled = client.start()
     pooled:run("python", "pass")
     local waiting
-    client.eventually(10 * client.slow, function()
+    client.eventually(60, function()
       for _, container in ipairs(sandboxes.of(pooled:instance())) do
         if container.State == "running" and container.Names[1]:find("-pool-", 1, true) then waiting = container end
       end
@@ -94,7 +95,7 @@ describe("a live sandbox", function()
   it("has a user of its own", function()
     local uids = {}
     for i = 1, 3 do
-      server:post("run_code", { language = "python", code = "import time; time.sleep(8)" })
+      server:post("run_code", { language = "python", code = SLEEPER, timeout_seconds = 30 })
       sandboxes.wait_for(server, i)
     end
     for _, container in ipairs(sandboxes.of(server:instance())) do
@@ -208,16 +209,17 @@ print([p for p in ('/tmp/mark', '/scratch/mark', '/dev/shm/mark') if os.path.exi
   end)
 
   it("is held to its share of the CPU", function()
-    local result = assert(server:run("python", "while True: pass", 2))
+    local result = assert(server:run("python", "while True: pass", 4))
     assert.equal("timeout", result.status)
-    assert.is_true(result.cpu_ms < 2000 * 0.5 * 1.25, result.cpu_ms .. " ms of CPU")
-    assert.is_true(result.cpu_ms > 300, result.cpu_ms .. " ms of CPU")
+    assert.is_true(result.cpu_ms < 4000 * 0.5 * 1.25, result.cpu_ms .. " ms of CPU")
+    -- What it gets beside other work is little, but it is measured.
+    assert.is_true(result.cpu_ms > 50, result.cpu_ms .. " ms of CPU")
   end)
 
   it("is measured: peak memory and time", function()
     local result = assert(server:run("python", "b = b'x' * 100_000_000\nimport time; time.sleep(0.3)"))
     assert.is_true(result.peak_memory_bytes > 100e6 and result.peak_memory_bytes < 150e6, result.peak_memory_bytes)
-    assert.is_true(result.duration_ms >= 300 and result.duration_ms < 3000 * client.slow)
+    assert.is_true(result.duration_ms >= 300 and result.duration_ms < 10000, result.duration_ms)
     assert.is_true(result.timings.run_ms <= result.duration_ms)
   end)
 end)

@@ -32,7 +32,7 @@ for _, name in ipairs { "runs", "attacks" } do
           local case = group[i]
           it(case[1], function()
             if case.alone then outcomes[case] = check.run_all(server, { case }, 1)[case] end
-            assert.is_nil(check.fault(case, outcomes[case]))
+            assert.is_nil(check.verdict(server, case, outcomes[case]))
           end)
         end
       end)

@@ -43,9 +43,9 @@ function sandboxes.of(instance)
 end
 
 --- Waits until so many sandboxes of a server are there; returns them.
-function sandboxes.wait_for(server, count, seconds)
+function sandboxes.wait_for(server, count)
   local found
-  client.eventually(seconds or 10, function()
+  client.eventually(60, function()
     found = sandboxes.of(server:instance())
     local running = 0
     for _, container in ipairs(found) do

@@ -4,7 +4,7 @@ local client = require "e2e.client"
 local sandboxes = require "e2e.sandboxes"
 
 local SLEEP = { language = "python", timeout_seconds = 30,
-  code = "import time\nprint('up', flush=True)\ntime.sleep(25)" }
+  code = "import time\nprint('up', flush=True)\ntime.sleep(29)" }
 local LIMIT_MS = 1500 * client.slow
 
 -- A server with `count` programs that sleep; their ids.
@@ -17,8 +17,9 @@ local function busy(count, options)
   return server, ids
 end
 
-local function assert_gone(instance, seconds)
-  if sandboxes.gone_after(instance, seconds * client.slow) then return end
+-- Fails when a sandbox is left in the end. A program would go on for longer than that.
+local function assert_gone(instance)
+  if sandboxes.gone_after(instance, 20) then return end
   local left = {}
   for _, container in ipairs(sandboxes.of(instance)) do
     left[#left + 1] = ("%s: %s, %s"):format(container.Names[1], container.State, container.Status)
@@ -28,10 +29,11 @@ end
 
 describe("the end of input", function()
   it("ends an idle server at once", function()
-    local server = client.start()
-    local status, took = server:close()
-    assert.equal(0, status)
-    assert.is_true(took < 300 * client.slow, took .. " ms")
+    client.within(300 * client.slow, function()
+      local status, took = client.start():close()
+      assert.equal(0, status)
+      return took
+    end)
   end)
 
   it("ends a server that was never spoken to", function()
@@ -40,42 +42,67 @@ describe("the end of input", function()
   end)
 
   it("ends runs, removes their sandboxes and exits with 0", function()
-    local server = busy(3)
-    local instance = server:instance()
-    local status, took = server:close()
-    assert.equal(0, status)
-    assert.is_true(took < LIMIT_MS, took .. " ms")
-    assert_gone(instance, 2)
+    client.within(LIMIT_MS, function()
+      local server = busy(3)
+      local instance = server:instance()
+      local status, took = server:close()
+      assert.equal(0, status)
+      assert_gone(instance)
+      return took
+    end)
   end)
 
   it("lets runs that end within a second answer", function()
-    local server = client.start()
-    server:run("python", "print(0)") -- so that the engine is known
-    local id = server:post("run_code", { language = "python", code = "import time; time.sleep(0.3); print('made it')" })
-    local status = server:finish()
-    assert.equal(0, status)
-    assert.equal("made it\n", server.answers[id].result.structuredContent.stdout)
-    server:close()
+    local answer
+    for _ = 1, 5 do -- on a busy machine it may take longer
+      local server = client.start()
+      local id = server:begin { language = "python", code = "import time; time.sleep(0.3); print('made it')" }
+      assert.equal(0, (server:finish()))
+      answer = server.answers[id]
+      server:close()
+      if answer then break end
+    end
+    assert.equal("made it\n", answer and answer.result.structuredContent.stdout)
   end)
 
   it("ends runs that have only just been asked for", function()
-    local server = client.start()
-    local instance = server:instance()
-    for _ = 1, 6 do server:post("run_code", SLEEP) end
-    local status, took = server:close()
-    assert.equal(0, status)
-    assert.is_true(took < LIMIT_MS, took .. " ms")
-    assert_gone(instance, 3)
+    client.within(LIMIT_MS, function()
+      local server = client.start()
+      local instance = server:instance()
+      for _ = 1, 6 do server:post("run_code", SLEEP) end
+      local status, took = server:close()
+      assert.equal(0, status)
+      assert_gone(instance)
+      return took
+    end)
   end)
 
   it("ends a compiler, too", function()
     local server = client.start()
     local instance = server:instance()
-    server:post("run_code", { language = "cpp", code = "#include <bits/stdc++.h>\n#include <regex>\n"
-      .. "int main() { return std::regex_match(std::string(), std::regex(\"(a|b)*\")); }" })
-    sandboxes.wait_for(server, 1)
+    server:begin({ language = "cpp", code = client.slow_cpp }, "compiling")
     assert.equal(0, (server:close()))
-    assert_gone(instance, 2)
+    assert_gone(instance)
+  end)
+
+  it("is seen although the client has left 8 MB of answers unread", function()
+    client.within(LIMIT_MS, function()
+      local server = client.start()
+      server:request("tools/list")
+      local _, line = server:read()
+      -- What is not read any more still fits into the pipe.
+      for _ = 1, math.ceil(8.5 * 1024 * 1024 / #line) do server:request("tools/list") end
+      client.sleep(0.3)
+      local started = client.now_ms()
+      local _, kind = server.input:close()
+      local took = client.now_ms() - started
+      server.input = nil
+      server.output:close()
+      server.output = nil
+      server:close()
+      assert.equal("exit", kind)
+      return took
+    end)
   end)
 
   it("serves the last line although it has no end", function()
@@ -89,27 +116,34 @@ describe("the end of input", function()
 end)
 
 describe("a signal", function()
+  -- Milliseconds until the signal has ended the server.
+  local function ended_by(server, name)
+    local started = client.now_ms()
+    server:signal(name)
+    assert.is_true(client.eventually(20, function() return not server:alive() end))
+    return client.now_ms() - started
+  end
+
   for _, name in ipairs { "TERM", "INT", "HUP" } do
     it(name .. " ends runs, removes their sandboxes and exits with 0", function()
-      local server = busy(2)
-      local instance = server:instance()
-      local started = client.now_ms()
-      server:signal(name)
-      assert.is_true(client.eventually(5, function() return not server:alive() end))
-      local took = client.now_ms() - started
-      assert.is_true(took < LIMIT_MS, took .. " ms")
-      assert_gone(instance, 2)
-      assert.equal(0, (server:close()))
+      client.within(LIMIT_MS, function()
+        local server = busy(2)
+        local instance = server:instance()
+        local took = ended_by(server, name)
+        assert_gone(instance)
+        assert.equal(0, (server:close()))
+        return took
+      end)
     end)
   end
 
   it("ends an idle server at once", function()
-    local server = client.start()
-    local started = client.now_ms()
-    server:signal "TERM"
-    assert.is_true(client.eventually(2, function() return not server:alive() end))
-    assert.is_true(client.now_ms() - started < 500 * client.slow)
-    assert.equal(0, (server:close()))
+    client.within(500 * client.slow, function()
+      local server = client.start()
+      local took = ended_by(server, "TERM")
+      assert.equal(0, (server:close()))
+      return took
+    end)
   end)
 end)
 
@@ -120,35 +154,38 @@ describe("a client that vanishes", function()
     server.output:close()
     server.output = nil
     server:request("ping") -- its answer has nowhere to go
-    assert.is_true(client.eventually(3 * client.slow, function() return not server:alive() end))
-    assert_gone(instance, 2)
+    assert.is_true(client.eventually(15, function() return not server:alive() end))
+    assert_gone(instance)
     assert.is_nil(client.read_file("/proc/" .. pid .. "/stat"))
     assert.equal(0, (server:close()))
   end)
 
   it("ends the server when both ends are closed", function()
-    local server = busy(2)
-    local instance = server:instance()
-    server.output:close()
-    server.output = nil
-    local status, took = server:close()
-    assert.equal(0, status)
-    assert.is_true(took < LIMIT_MS + 500, took .. " ms")
-    assert_gone(instance, 2)
+    client.within(LIMIT_MS + 500, function()
+      local server = busy(2)
+      local instance = server:instance()
+      server.output:close()
+      server.output = nil
+      local status, took = server:close()
+      assert.equal(0, status)
+      assert_gone(instance)
+      return took
+    end)
   end)
 end)
 
 describe("a server that is killed", function()
+  -- No pool: a sandbox that is being made at that moment is for the next server to remove.
   it("leaves sandboxes that end by themselves within a few seconds", function()
-    local server = busy(3)
+    local server = busy(3, { init = client.no_pool })
     local instance = server:instance()
     server:signal "KILL"
-    assert_gone(instance, 4)
+    assert_gone(instance)
     assert.equal(137, (server:close()))
   end)
 
   it("leaves nothing that a stopped process 1 could keep", function()
-    local server = client.start()
+    local server = client.start { init = client.no_pool }
     local instance = server:instance()
     server:post("run_code", { language = "python", timeout_seconds = 30, code = [[
 import os, signal, time
@@ -165,7 +202,7 @@ time.sleep(60)]] })
     sandboxes.wait_for(server, 1)
     client.sleep(0.5)
     server:signal "KILL"
-    assert_gone(instance, 4)
+    assert_gone(instance)
     server:close()
   end)
 
@@ -178,10 +215,15 @@ time.sleep(60)]] })
       client.sleep(0.03 * i)
       server:signal "KILL"
       server:close()
-      client.sleep(0.5) -- what the engine had begun is finished
-      local next_one = client.start { state = state }
-      assert_gone(instance, 8)
-      assert.equal(0, (next_one:close()))
+      local gone
+      for _ = 1, 5 do -- until the engine has finished what it had begun
+        client.sleep(0.5)
+        local next_one = client.start { state = state }
+        gone = sandboxes.gone_after(instance, 8)
+        assert.equal(0, (next_one:close()))
+        if gone then break end
+      end
+      assert.is_truthy(gone)
     end
     client.remove(state)
   end)
@@ -196,7 +238,7 @@ time.sleep(60)]] })
     local path = ("%s/sandbox-runner/instances/%s.lock"):format(state, old)
     assert(os.execute("touch -d '2 minutes ago' " .. client.quote(path)))
     server = client.start { state = state }
-    assert.is_true(client.eventually(3, function() return client.read_file(path) == nil end))
+    assert.is_true(client.eventually(20, function() return client.read_file(path) == nil end))
     assert.equal(0, (server:close()))
     client.remove(state)
   end)

@@ -87,6 +87,23 @@ describe("the compile cache", function()
     assert.equal(2, calls)
   end))
 
+  it("counts compilations that took place, and those that were spared", fake.task(function()
+    local cache = cache_of.new(1000)
+    local function failing()
+      loop.sleep(30)
+      return { code = 1 }
+    end
+    local tasks = {}
+    for i = 1, 4 do tasks[i] = fake.start_task(function() return cache:get("bad", failing) end) end
+    for i = 1, 4 do tasks[i]:wait() end
+    assert.same({ hits = 3, misses = 1 }, cache.stats)
+    cache:get("good", function() return program(5) end)
+    cache:get("good", error)
+    assert.same({ hits = 4, misses = 2 }, cache.stats)
+    cache:get("none", function() return nil, { code = "unavailable", message = "no engine" } end)
+    assert.same({ hits = 4, misses = 2 }, cache.stats)
+  end))
+
   it("counts what the compiler said", fake.task(function()
     local cache = cache_of.new(1000)
     cache:get("k", function() return { artifact = "x", stdout = ("o"):rep(10), stderr = ("e"):rep(100) } end)
@@ -94,17 +111,23 @@ describe("the compile cache", function()
   end))
 
   it("makes again for the others when the first is cancelled", fake.task(function()
-    local cache, calls = cache_of.new(1000), 0
+    local cache, calls, asked, made = cache_of.new(1000), 0, 0, loop.event()
     local function make()
       calls = calls + 1
-      loop.sleep(50)
+      made:wait()
       return program(5)
     end
-    local first = fake.start_task(function() return cache:get("key", make) end)
-    loop.sleep(5)
-    local second = fake.start_task(function() return cache:get("key", make) end)
-    loop.sleep(5)
+    local function ask()
+      asked = asked + 1
+      return cache:get("key", make)
+    end
+    local first = fake.start_task(ask)
+    fake.eventually(function() return calls == 1 end)
+    local second = fake.start_task(ask)
+    fake.eventually(function() return asked == 2 end)
     first.task:cancel("no more")
+    fake.eventually(function() return calls == 2 end)
+    made:set()
     local ok, value = second:wait()
     assert.is_true(ok)
     assert.equal(5, #value.artifact)

@@ -8,8 +8,9 @@
 -- when the script's file is gone.
 --
 -- The script returns { [verb] = step or {step, step...; the last one stays},
--- agent = {action...} or {{action...}...}, images = {name = true}, ... }. A step
--- is {status=, message=, body=, delay=seconds, done=true, stall=true, cut=true}.
+-- agent = {action...} or {{action...}...}, images = {name = true}, labels = {name =
+-- JSON}, ... }. A step is {status=, message=, body=, delay=seconds, done=true,
+-- stall=true, cut=true}.
 
 local socket = require "socket"
 local unix = require "socket.unix"
@@ -224,7 +225,8 @@ end
 function handlers.image(conn, name)
   name = name:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end)
   if not (script.images or {})[name] and not pulled[name] then return refuse(conn, 404, "No such image: " .. name) end
-  answer(conn, 200, ('{"Id":"sha256:%s","Config":{"Volumes":%s}}'):format(name, script.volumes or "null"))
+  answer(conn, 200, ('{"Id":"sha256:%s","Config":{"Volumes":%s,"Labels":%s}}'):format(name, script.volumes or "null",
+    (script.labels or {})[name] or "null"))
 end
 
 function handlers.volume(conn, name)
@@ -310,7 +312,13 @@ function handlers.import(conn, _, request)
   answer(conn, 200, script.import_text or '{"status":"sha256:1"}\r\n')
 end
 
+function handlers.build(conn, _, request)
+  record("built", request.body)
+  answer(conn, 200, script.build_text or '{"stream":"Step 1/3"}\r\n')
+end
+
 local ROUTES = {
+  { "POST", "^/build%?(.*)$", "build" },
   { "GET", "^/_ping$", "ping" }, { "GET", "^/info$", "info" }, { "GET", "^/images/(.+)/json$", "image" },
   { "POST", "^/images/create%?fromImage=(.*)$", "pull" }, { "POST", "^/images/create%?fromSrc=(.*)$", "import" },
   { "POST", "^/volumes/create$", "create_volume" }, { "GET", "^/volumes/(.+)$", "volume" },

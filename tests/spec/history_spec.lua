@@ -66,6 +66,26 @@ describe("history", function()
     assert.same({}, lines)
   end)
 
+  it("finds one run by its row and by its id", function()
+    local store = store_at(folder .. "/h.db")
+    for i = 1, 3 do
+      store:record(request("print(" .. i .. ")"), answer { run_id = ("00000000000000a%d"):format(i), cpu_ms = i / 2 })
+    end
+    local row = assert(store:find "2")
+    assert.same({ 2, "print(2)", "00000000000000a2", 1.0, "i", 10, false },
+      { row.id, row.code_snippet, row.run_id, row.cpu_ms, row.image, row.timeout_seconds, row.truncated })
+    assert.equal(3, store:find("00000000000000a3").id)
+    store:record(request(), answer { run_id = "1234567890123456" }) -- no letter in it, as it may be
+    assert.equal(4, store:find("1234567890123456").id)
+    for _, id in ipairs { "5", "0", "-1", "02", "2.0", "", "'; DROP TABLE runs;--", "9999999999999999", "a2" } do
+      assert.is_false(store:find(id))
+    end
+    local off = store_at(folder .. "/h.db", "history.enabled = false")
+    local found, text = off:find "2"
+    assert.is_nil(found)
+    assert.matches("switched off", text)
+  end)
+
   it("cuts the preview by characters", function()
     local store = store_at(folder .. "/h.db")
     store:record(request(("é"):rep(600)), answer())

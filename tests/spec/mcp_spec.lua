@@ -1,8 +1,8 @@
+local catalog = require "sandbox_runner.catalog"
 local core = require "sandbox_runner.core"
 local mcp = require "sandbox_runner.mcp"
 local schema = require "sandbox_runner.schema"
 local settings = require "sandbox_runner.settings"
-local tools = require "sandbox_runner.tools"
 
 local config = settings.defaults()
 
@@ -28,14 +28,16 @@ local function new(run)
     for key, value in pairs(RESULT) do out[key] = value end
     return out
   end, image_in_use = function() end }
-  s.session = mcp.new { config = config, tools = tools.list(config), runner = runner, spawn = spawn,
+  s.server = mcp.server { config = config, catalog = catalog.new(config), runner = runner, spawn = spawn,
     history = { record = function() end, recent = function() return core.json.array {} end },
-    send = function(text) s.sent[#s.sent + 1] = text end,
     now_ms = function() return s.now end, log = function(text) s.logged[#s.logged + 1] = text end }
+  local function send(text) s.sent[#s.sent + 1] = text end
+  s.sink = { send = send, reply = function(text) if text then send(text) end end }
+  s.session = s.server:session { client = "stdio", notify = send }
   -- Hands a text over; returns the answers that came at once, decoded.
   function s.ask(text)
     local before = #s.sent
-    s.session:handle(text)
+    s.session:handle(text, s.sink)
     local out = {}
     for i = before + 1, #s.sent do out[#out + 1] = assert(core.json.decode(s.sent[i])) end
     return out[1], #out
@@ -74,15 +76,16 @@ describe("initialize", function()
       ["2026-07-28"] = "2025-11-25", ["nonsense"] = "2025-11-25", ["__index"] = "2025-11-25" } do
       local answer = new().ask(initialize(offered))
       assert.equal(answered, answer.result.protocolVersion)
-      assert.same({ tools = {} }, answer.result.capabilities)
+      assert.same({ listChanged = true }, answer.result.capabilities.tools)
+      assert.equal(answered == "2024-11-05", answer.result.capabilities.completions == nil)
       assert.equal("sandbox-runner", answer.result.serverInfo.name)
     end
   end)
 
-  it("sends an object for the tools capability, and the fields of the revision", function()
+  it("sends the fields of the revision, and an object for an empty capability", function()
     local s = new()
     s.ask(initialize "2024-11-05")
-    assert.truthy(s.sent[1]:find('"capabilities":{"tools":{}}', 1, true))
+    assert.truthy(s.sent[1]:find('"logging":{}', 1, true))
     assert.same({ "name", "version" }, schema.keys(s.last().result.serverInfo))
     s.ask(initialize "2025-06-18")
     assert.same({ "name", "title", "version" }, schema.keys(s.last().result.serverInfo))
@@ -113,19 +116,9 @@ describe("before initialize", function()
       assert.equal(-32602, code_of(answer))
       assert.matches("send initialize first", answer.error.message)
     end
-    assert.equal(-32601, code_of(s.ask(message("server/discover", nil, '"server-discover-probe-1"'))))
+    assert.equal(-32602, code_of(s.ask(message("server/discover", nil, '"server-discover-probe-1"'))))
     assert.equal(-32601, code_of(s.ask(message "nonsense")))
     assert.equal("2025-11-25", s.ask(initialize()).result.protocolVersion)
-  end)
-end)
-
-describe("the newer era", function()
-  it("is refused as such", function()
-    local envelope = '{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}'
-    local answer = new().ask(message("tools/list", envelope))
-    assert.equal(-32022, code_of(answer))
-    assert.same({ supported = { "2025-11-25" }, requested = "2026-07-28" },
-      { supported = { table.unpack(answer.error.data.supported) }, requested = answer.error.data.requested })
   end)
 end)
 
@@ -151,15 +144,12 @@ describe("tools/list", function()
     assert.truthy(s.ask(message("tools/list", "null")).result)
   end)
 
-  it("other lists are empty rather than an error", function()
+  it("has other lists beside it, with an entry each", function()
     local s = ready()
-    s.ask(message "resources/list")
-    s.ask(message "resources/templates/list")
-    s.ask(message "prompts/list")
-    assert.truthy(s.sent[2]:find('"result":{"resources":[]}', 1, true))
-    assert.truthy(s.sent[3]:find('"result":{"resourceTemplates":[]}', 1, true))
-    assert.truthy(s.sent[4]:find('"result":{"prompts":[]}', 1, true))
-    assert.equal(-32601, code_of(s.ask(message("logging/setLevel", '{"level":"info"}'))))
+    for method, member in pairs { ["resources/list"] = "resources",
+      ["resources/templates/list"] = "resourceTemplates", ["prompts/list"] = "prompts" } do
+      assert.is_true(#s.ask(message(method)).result[member] > 0)
+    end
   end)
 end)
 
@@ -167,14 +157,14 @@ describe("tools/call", function()
   it("answers with structure and the same JSON as text", function()
     local s = ready()
     assert.is_nil(s.ask(call(nil, '"a"')))
-    assert.equal(1, s.session:in_flight())
+    assert.equal(1, s.server:in_flight())
     s.tasks[1]:resume()
     local answer = s.last()
     assert.equal("a", answer.id)
     assert.is_false(answer.result.isError)
     assert.same(answer.result.structuredContent, core.json.decode(answer.result.content[1].text))
     assert.equal("1\n", answer.result.structuredContent.stdout)
-    assert.equal(0, s.session:in_flight())
+    assert.equal(0, s.server:in_flight())
   end)
 
   it("keeps new fields from old revisions", function()
@@ -238,6 +228,21 @@ describe("tools/call", function()
     assert.is_nil(s.ask(call(nil, 10)))
   end)
 
+  it("answers with an error what is too large for a client, or cannot be written", function()
+    local text, number = ("x"):rep(5 << 20), 1
+    local s = ready(nil, function()
+      local out = {}
+      for key, value in pairs(RESULT) do out[key] = value end
+      out.stdout, out.duration_ms = text, number
+      return out
+    end)
+    assert.equal(-32603, code_of(s.ask(call(nil, 1))))
+    assert.matches("ask for less", s.last().error.message)
+    text, number = "", 0 / 0
+    assert.equal(-32603, code_of(s.ask(call(nil, '"two"'))))
+    assert.equal("two", s.last().id)
+  end)
+
   it("turns our own faults into a short error and a log entry with the trace", function()
     local s = ready(nil, function() error "secret detail" end)
     local answer = s.ask(call())
@@ -259,9 +264,9 @@ describe("cancelling", function()
     s.ask(call(nil, 3, '{"progressToken":"t"}'))
     local _, n = s.ask(cancelled "3")
     assert.equal(0, n)
-    assert.equal(0, s.session:in_flight())
+    assert.equal(0, s.server:in_flight())
     s.now = 9000
-    s.ctx.progress("late", 1, 10)
+    s.ctx.report("late", 1, 10)
     assert.equal(1, #s.sent)
     assert.same({}, s.ask(message "ping").result)
   end)
@@ -272,9 +277,9 @@ describe("cancelling", function()
     for _, id in ipairs { '"9007199254740993"', "9007199254740992", "null", "{}", "4" } do s.ask(cancelled(id)) end
     s.ask '{"jsonrpc":"2.0","method":"notifications/cancelled"}'
     s.ask '{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}'
-    assert.equal(1, s.session:in_flight())
+    assert.equal(1, s.server:in_flight())
     s.ask(cancelled "9007199254740993")
-    assert.equal(0, s.session:in_flight())
+    assert.equal(0, s.server:in_flight())
     assert.equal(1, #s.sent)
   end)
 
@@ -292,8 +297,8 @@ describe("cancelling", function()
     local s = ready()
     s.ask(call(nil, 1))
     s.ask(call(nil, 2))
-    s.session:cancel_all "end"
-    assert.equal(0, s.session:in_flight())
+    s.server:cancel_all "end"
+    assert.equal(0, s.server:in_flight())
     assert.equal(1, #s.sent)
     s.session:close()
     s.ask(message "ping")
@@ -305,7 +310,7 @@ describe("progress", function()
   it("is sent with the token, strictly increasing, not too often, not after the answer", function()
     local s = ready()
     s.ask(call(nil, 3, '{"progressToken":7}'))
-    local progress = s.ctx.progress
+    local progress = s.ctx.report
     progress("queued", 0, 0)
     progress("too soon", 0, 10)
     s.now = s.now + 1500
@@ -334,14 +339,14 @@ describe("progress", function()
     for _, meta in ipairs { "{}", '{"progressToken":null}', '{"progressToken":1.5}', '{"progressToken":{}}', "[]" } do
       local s = ready()
       s.ask(call(nil, 3, meta))
-      assert.is_nil(s.ctx.progress)
+      assert.is_nil(s.ctx.report)
     end
   end)
 
   it("has no message in the first revision", function()
     local s = ready "2024-11-05"
     s.ask(call(nil, 3, '{"progressToken":"t"}'))
-    s.ctx.progress("running", 1, 10)
+    s.ctx.report("running", 1, 10)
     assert.same({ "progress", "progressToken", "total" }, schema.keys(s.last().params))
   end)
 end)
@@ -378,10 +383,10 @@ describe("malformed input", function()
 
   it("that was too long is refused, with its id where it is known", function()
     local s = ready()
-    s.session:oversized(4194304, "5")
+    s.session:oversized(4194304, "5", s.sink)
     assert.equal(5, s.last().id)
     assert.equal(-32600, code_of(s.last()))
-    s.session:oversized(4194304)
+    s.session:oversized(4194304, nil, s.sink)
     assert.is_nil(s.last().id)
   end)
 end)
@@ -410,6 +415,33 @@ describe("batches", function()
     assert.equal(2, s.last()[3].id)
   end)
 
+  it("keep ids that no double holds, in a long one too where it can", function()
+    local s = ready "2025-03-26"
+    s.ask("[" .. message("ping", nil, "9007199254740993") .. "," .. message("ping", nil, '"x"') .. "]")
+    assert.truthy(s.sent[2]:find('"id":9007199254740993', 1, true))
+    local long = message("ping", ('{"x":"%s"}'):format(("y"):rep(70000)), "7")
+    s.ask("[" .. long .. "," .. message("ping", nil, "9007199254740993") .. "]")
+    assert.equal(7, s.last()[1].id)
+    assert.equal(-32600, code_of(s.last()[2]))
+  end)
+
+  it("whose answers are too large for one line get errors in their place", function()
+    local s = ready("2025-03-26", function()
+      local out = {}
+      for key, value in pairs(RESULT) do out[key] = value end
+      out.stdout = ("x"):rep(1500000)
+      return out
+    end)
+    local calls = {}
+    for i = 1, 6 do calls[i] = call(nil, i) end
+    s.ask("[" .. table.concat(calls, ",") .. "]")
+    local answers = s.last()
+    assert.equal(6, #answers)
+    assert.truthy(answers[1].result)
+    assert.equal(-32603, code_of(answers[6]))
+    assert.equal(6, answers[6].id)
+  end)
+
   it("of notifications get nothing, empty ones and initialize inside an error", function()
     local s = ready "2025-03-26"
     local _, n = s.ask '[{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","method":"y"}]'
@@ -422,7 +454,7 @@ describe("batches", function()
   it("with a cancelled call are answered without it", function()
     local s = ready "2025-03-26"
     s.ask("[" .. message("ping", nil, 1) .. "," .. call(nil, 2) .. "]")
-    s.session:cancel_all()
+    s.server:cancel_all()
     assert.equal(1, #s.last())
   end)
 end)

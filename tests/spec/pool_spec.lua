@@ -1,18 +1,22 @@
 local core = require "sandbox_runner.core"
 local fake = require "spec.support.fake"
 local pool = require "sandbox_runner.pool"
+local run = require "sandbox_runner.run"
+local settings = require "sandbox_runner.settings"
 
 local loop = core.loop
 
---- A pool over sandboxes that are mere tables. p.made lists all, p.delay is how
--- long a start takes, p.fail an error that every start ends with.
+--- A pool over sandboxes that are mere tables. p.made lists all, p.held is an
+-- event that starts wait for (p.begun counts them), p.fail an error that every
+-- start ends with.
 local function new(config)
-  local p = { made = {}, log = {} }
-  for key, value in pairs { size = 1, max = 3, idle_seconds = 1, warm = "first-use" } do
+  local p = { made = {}, log = {}, begun = 0 }
+  for key, value in pairs { size = 1, max = 3, idle_seconds = 2, warm = "first-use" } do
     if config[key] == nil then config[key] = value end
   end
   p.pool = pool.new(config, function(kind)
-    if p.delay then loop.sleep(p.delay) end
+    p.begun = p.begun + 1
+    if p.held then p.held:wait() end
     if p.fail then return nil, { code = "unavailable", message = p.fail } end
     local container = { kind = kind, gone = loop.event(), alive = true }
     function container:is_ready() return self.alive and not self.closed end
@@ -31,7 +35,7 @@ local function new(config)
     return n
   end
   function p:eventually_open(n)
-    fake.eventually(function() return self:open() == n end, n .. " sandboxes", 3)
+    fake.eventually(function() return self:open() == n end, n .. " sandboxes")
     loop.sleep(60)
     assert.equal(n, self:open())
   end
@@ -40,6 +44,26 @@ end
 
 local PYTHON = { name = "python/r", signature = "sha256:1" }
 local CPP = { name = "cpp/r", signature = "sha256:2" }
+
+describe("a waiting sandbox", function()
+  it("is not lost when its run is cancelled while its limits are changed", fake.task(function()
+    local engine = { image = function() return { id = "sha256:1" } end, note = function() end }
+    local runner = run.new(assert(settings.parse "pool.size = 1"), engine, function() end)
+    local asked, closed = nil, false
+    runner.pool = { is_on = function() return true end, take = function()
+      return { limit = function(_, limits) asked = limits loop.sleep(5000) end, close = function() closed = true end }
+    end }
+    local handle = fake.start_task(function()
+      return runner:run({ language = runner.config.languages.python, code = "1", timeout_ms = 1000,
+        limits = { memory = 1 << 28 } }, {})
+    end)
+    fake.eventually(function() return asked end, "the change")
+    handle.task:cancel "not wanted"
+    assert.is_false((handle:wait()))
+    assert.is_true(closed)
+    assert.equal(1 << 28, asked.memory)
+  end))
+end)
 
 describe("the pool", function()
   it("has nothing at the first use and one at the next, each used once", fake.task(function()
@@ -100,13 +124,13 @@ describe("the pool", function()
 
   it("throws away what was still being started for them", fake.task(function()
     local p = new {}
-    p.delay = 50
+    p.held = loop.event()
     p.pool:stock(PYTHON)
-    loop.sleep(10)
+    fake.eventually(function() return p.begun == 1 end, "the first start")
     assert.is_nil(p.pool:take { name = "python/r", signature = "sha256:9" })
-    fake.eventually(function() return #p.made == 2 end, "both starts", 3)
-    loop.sleep(20)
-    assert.equal(1, p:open())
+    p.held:set()
+    fake.eventually(function() return #p.made == 2 end, "both starts")
+    p:eventually_open(1)
     p.pool:close()
   end))
 
@@ -119,7 +143,7 @@ describe("the pool", function()
       if container then container:close() end
     end
     p:eventually_open(3)
-    fake.eventually(function() return p:open() == 1 end, "the shrinking", 4)
+    fake.eventually(function() return p:open() == 1 end, "the shrinking")
     p.pool:close()
   end))
 
@@ -127,8 +151,9 @@ describe("the pool", function()
     local p = new {}
     p.fail = "no engine"
     assert.is_nil(p.pool:take(PYTHON))
+    fake.eventually(function() return p.begun == 1 end, "the try")
     loop.sleep(100)
-    assert.equal(0, #p.made)
+    assert.same({ 1, 0 }, { p.begun, #p.made })
     p.pool:close()
   end))
 
@@ -145,12 +170,13 @@ describe("the pool", function()
     local p = new { size = 2 }
     p.pool:stock(PYTHON)
     p:eventually_open(2)
-    p.delay = 30
+    p.held = loop.event()
     p.pool:stock(CPP)
-    loop.sleep(5)
+    fake.eventually(function() return p.begun == 3 end, "the start")
     p.pool:close()
-    loop.sleep(80)
-    assert.equal(0, p:open())
+    p.held:set()
+    fake.eventually(function() return #p.made == 3 end, "its end")
+    p:eventually_open(0)
     assert.is_nil(p.pool:take(PYTHON))
   end))
 end)

@@ -159,6 +159,28 @@ describe("request", function()
         refused({}, with "request.image = 'x'; return request"))
     end)
 
+    it("may set the limits of one run, within the bounds of the settings", function()
+      local function with_limits(text) return with(text .. " return request") end
+      local changed = assert(request.check(with_limits 'request.memory = "200m" request.cpus = 1', arguments {}))
+      assert.same({ memory = 200 << 20, cpus = 1 }, changed.limits)
+      assert.is_nil(assert(request.check(with_limits "", arguments {})).limits)
+      for _, bad in ipairs { "request.memory = 0", 'request.memory = "144m"', "request.memory = {}",
+        "request.cpus = 0", "request.cpus = 'all'" } do
+        assert.matches("refused: its request is not valid: %a", refused({}, with_limits(bad)))
+      end
+    end)
+
+    it("knows who asks, and may hand that back", function()
+      local strict = with [[if request.client == "eve" then return nil, "not " .. request.client end
+        request.timeout_seconds = 3 return request]]
+      assert.equal(3, assert(request.check(strict, arguments {}, "adam")).timeout_seconds)
+      local checked, text, denied = request.check(strict, arguments {}, "eve")
+      assert.is_nil(checked)
+      assert.equal("Refused by the policy of this server: not eve.", text)
+      assert.is_true(denied)
+      assert.is_nil(select(3, request.check(strict, arguments { code = "" }, "eve")))
+    end)
+
     it("that fails refuses, and names its line", function()
       assert.matches("policy of this server failed.*init.lua:1: attempt to",
         refused({}, with "return request.nothing.at_all"))

@@ -79,7 +79,7 @@ describe("schema", function()
       s = schema.enum({ "a", "b" }, { default = "a" }), l = schema.array(schema.number { min = 0 }) })
     assert.equal('{"additionalProperties":false,"properties":{'
       .. '"l":{"items":{"minimum":0,"type":"number"},"type":"array"},'
-      .. '"n":{"anyOf":[{"description":"N.","type":"integer"},{"type":"null"}],"description":"N."},'
+      .. '"n":{"anyOf":[{"type":"integer"},{"type":"null"}],"description":"N."},'
       .. '"s":{"default":"a","enum":["a","b"],"type":"string"}},'
       .. '"required":["l","n"],"type":"object"}', core.json.encode(schema.to_json(node)))
     assert.equal('{"additionalProperties":false,"properties":{},"type":"object"}',

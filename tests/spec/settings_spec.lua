@@ -12,7 +12,7 @@ end
 
 local function plain(config)
   local out = {}
-  for _, name in ipairs { "limits", "compile", "history", "engine", "log" } do
+  for name in pairs(settings.tree) do
     out[name] = {}
     for key, value in pairs(config[name]) do out[name][key] = value end
   end
@@ -73,6 +73,19 @@ describe("settings", function()
     assert.equal(30, config.limits.max_timeout_seconds)
   end)
 
+  it("have lists, which no two configs share when they are set", function()
+    local config = assert(settings.parse([[
+      http.allowed_hosts = { "runner.example", "[::1]:8000" }
+      http.allowed_origins = { "https://app.example", "null://x" }
+      http.host = "::"
+      limits.runs_per_minute = 30
+      tasks.after_seconds = 0.5]]))
+    assert.same({ "runner.example", "[::1]:8000" }, { table.unpack(config.http.allowed_hosts) })
+    assert.same({ 2, "::", 30, 0.5 }, { #config.http.allowed_origins, config.http.host, config.limits.runs_per_minute,
+      config.tasks.after_seconds })
+    assert.equal(0, #settings.defaults().http.allowed_hosts)
+  end)
+
   it("cannot be changed afterwards", function()
     local config = settings.defaults()
     assert.has_error(function() config.limits.memory = 1 end)
@@ -112,6 +125,17 @@ describe("settings", function()
       ["pcall(print)"] = "pcall is not available",
       ["local function f() return f() + 1 end f()"] = "init.lua:1: stack overflow",
       ["while true do end"] = "init.lua:1: this ran for more than 1 s",
+      ["limits.runs_per_minute = 0"] = "must be a whole number from 1 to 100000, got 0",
+      ["http.port = 65536"] = "http.port must be a whole number from 0 to 65535, got 65536",
+      ["http.host = 'http://x'"] = 'http.host must be an address like "127.0.0.1" or "::1", got "http://x"',
+      ["http.allowed_hosts = 'x'"] = 'http.allowed_hosts must be a list of host names, got "x"',
+      ["http.allowed_hosts = { 'http://x' }"] = 'http.allowed_hosts%[1%] must be a host name like "runner.example"',
+      ["http.allowed_origins = { 'x' }"] = 'allowed_origins%[1%] must be an origin like "https://app.example", got "x"',
+      ["http.allowed_origins = { 'https://x/' }"] = "must be an origin like",
+      ["http.body = '1k'"] = 'http.body must be a size like "256m" from 4k to 64m, got "1k"',
+      ["http.body = '8m' http.body_budget = '4m'"] = "http.body = 8m must not exceed http.body_budget = 4m, which all",
+      ["tasks.after_seconds = -1"] = "tasks.after_seconds must be a number from 0 to 60, got %-1",
+      ["tool = 3"] = "tool is a word of init.lua and cannot be set",
       ["policy = 3"] = "policy must be a function, got 3",
       ["print = nil"] = "print is a word of init.lua",
       ["engine.address = 'ssh://me@host'"] = "ssh is not supported; forward the socket",
@@ -205,6 +229,16 @@ describe("settings", function()
       local ok, message = pcall(config.policy, {})
       assert.is_false(ok)
       assert.matches("init.lua:2: this ran for more than", message)
+    end)
+
+    it("that waits is refused, and allows nothing", function()
+      local config = assert(settings.parse("policy = function() print 'x' end"))
+      local log = core.sys.log
+      core.sys.log = coroutine.yield
+      local ok, message = pcall(config.policy, {})
+      core.sys.log = log
+      assert.is_false(ok)
+      assert.equal("init.lua: a configuration cannot wait", message)
     end)
   end)
 

@@ -1,4 +1,7 @@
 local core = require "sandbox_runner.core"
+local fake = require "spec.support.fake"
+local json_schema = require "sandbox_runner.json_schema"
+local rate = require "sandbox_runner.rate"
 local schema = require "sandbox_runner.schema"
 local settings = require "sandbox_runner.settings"
 local tools = require "sandbox_runner.tools"
@@ -21,31 +24,38 @@ local function copy(t)
   return out
 end
 
--- A server with a scripted runner; notes what was recorded.
-local function server(run, warning)
+-- A server with a scripted runner; notes what was recorded, who is told of it, and
+-- what the policy denied.
+local function server(run, warning, with)
   local recorded = {}
-  return {
-    config = config, now_ms = function() return 5 end, recorded = recorded,
-    runner = { run = function(_, request, ctx) return run(request, ctx) end,
-      image_in_use = function(_, images) return images[2] end },
-    history = {
-      record = function(_, request, result)
-        recorded[#recorded + 1] = { request = request, result = result }
-        return warning
-      end,
-      recent = function(_, limit)
-        if limit == 13 then return nil, "The history is off: no disk." end
-        return core.json.array { { id = limit, timestamp = "t", language = "python", code_snippet = "",
-          status = "timeout", exit_code = null, duration_ms = 1.5, stdout_size = 0, stderr_size = 0 } }
-      end,
-    },
+  local self = { config = with or config, now_ms = function() return 5 end, recorded = recorded, told = {}, denied = 0 }
+  self.runner = { run = function(_, request, ctx) return run(request, ctx) end,
+    image_in_use = function(_, images) return images[2] end,
+    note_denied = function() self.denied = self.denied + 1 end }
+  self.catalog = { updated = function(_, uri) self.told[#self.told + 1] = uri end }
+  self.history = {
+    record = function(_, request, result)
+      recorded[#recorded + 1] = { request = request, result = result }
+      return warning
+    end,
+    recent = function(_, limit)
+      if limit == 13 then return nil, "The history is off: no disk." end
+      return core.json.array { { id = limit, timestamp = "t", language = "python", code_snippet = "",
+        status = "timeout", exit_code = null, duration_ms = 1.5, stdout_size = 0, stderr_size = 0 } }
+    end,
   }
+  return self
 end
 
 local function call(name, with, arguments, ctx)
   local tool = by_name()[name]
-  local value, text = tool.handler(with, arguments, ctx or {})
-  if value ~= nil then assert(schema.check(tool.output, value, name)) end
+  ctx = ctx or {}
+  ctx.server, ctx.client = with, { key = "stdio" }
+  local values, text = tool.check(arguments)
+  if not values then return nil, text end
+  local value
+  value, text = tool.handler(values, ctx)
+  if value ~= nil then assert(json_schema.check(tool.output, value)) end
   return value, text
 end
 
@@ -63,16 +73,15 @@ describe("tools", function()
     local names = {}
     for i, tool in ipairs(tools.list(config)) do names[i] = tool.name end
     assert.same({ "run_code", "list_supported_languages", "get_execution_history" }, names)
-    assert.same({ "code", "language", "timeout_seconds" }, schema.keys(by_name().run_code.input.fields))
-    assert.same({ "limit" }, schema.keys(by_name().get_execution_history.input.fields))
-    assert.same({}, schema.keys(by_name().list_supported_languages.input.fields))
+    assert.same({ "code", "language", "timeout_seconds" }, schema.keys(by_name().run_code.input.properties))
+    assert.same({ "limit" }, schema.keys(by_name().get_execution_history.input.properties))
+    assert.same({}, schema.keys(by_name().list_supported_languages.input.properties))
   end)
 
   it("publish schemas that every host takes", function()
     for _, tool in ipairs(tools.list(config)) do
       assert.matches("^[%w_-]+$", tool.name)
-      for _, node in ipairs { tool.input, tool.output } do
-        local json = schema.to_json(node)
+      for _, json in ipairs { tool.input, tool.output } do
         assert.equal("object", json.type)
         assert.is_table(json.properties)
         assert.is_false(json.additionalProperties)
@@ -94,8 +103,8 @@ describe("tools", function()
     local changed = by_name(assert(settings.parse(
       "limits.max_timeout_seconds = 77\nlimits.memory = '1g'\nhistory.default_limit = 7")))
     assert.matches("up to 77; 1g memory", changed.run_code.description)
-    assert.equal(77, changed.run_code.input.fields.timeout_seconds.max)
-    assert.equal(7, changed.get_execution_history.input.fields.limit.default)
+    assert.equal(77, changed.run_code.input.properties.timeout_seconds.maximum)
+    assert.equal(7, changed.get_execution_history.input.properties.limit.default)
     assert.matches("python %(.*cpp %(", changed.run_code.description)
   end)
 
@@ -117,6 +126,53 @@ describe("run_code", function()
     assert.same(RESULT, answer)
     assert.equal(1, #with.recorded)
     assert.equal("python", with.recorded[1].request.language.name)
+    assert.same({ "history://runs" }, with.told)
+  end)
+
+  it("lets the runner report and tells it who asks, and nothing else", function()
+    local report = function() end
+    local seen
+    local with = server(function(_, ctx) seen = copy(ctx) return fine() end)
+    call("run_code", with, { language = "python", code = "x" }, { report = report, progress = error })
+    assert.same({ report = report, client = { key = "stdio" } }, seen)
+  end)
+
+  it("is limited by the rate of the client, for what would run", function()
+    local with = server(fine)
+    with.rate = rate.new(2, function() return 0 end)
+    for _ = 1, 3 do assert.is_nil((call("run_code", with, { language = "python", code = "" }))) end
+    for _ = 1, 2 do assert.truthy(call("run_code", with, { language = "python", code = "x" })) end
+    local answer, text = call("run_code", with, { language = "python", code = "x" })
+    assert.is_nil(answer)
+    assert.matches("2 a minute.*Wait 30 seconds", text)
+    assert.equal(2, #with.recorded)
+  end)
+
+  it("does not count for the rate when there was no place for it", function()
+    local failure = { code = "unavailable", message = "Busy" }
+    local with = server(function(_, run)
+      run.started = failure.started
+      return nil, failure
+    end)
+    with.rate = rate.new(2, function() return 0 end)
+    local function ask() return select(2, call("run_code", with, { language = "python", code = "x" })) end
+    for _ = 1, 5 do assert.equal("Busy.", ask()) end
+    failure.started = true
+    assert.equal("Busy.", ask())
+    failure.code, failure.started = "timeout", nil
+    assert.equal("Busy.", ask())
+    assert.matches("Too many runs", ask())
+  end)
+
+  it("counts what the policy denies, and knows the client", function()
+    local with = server(fine, nil, assert(settings.parse(
+      "policy = function(r) if r.code == 'bad' then return nil, 'not you, ' .. r.client end end")))
+    local answer, text = call("run_code", with, { language = "python", code = "bad" })
+    assert.is_nil(answer)
+    assert.matches("not you, stdio", text)
+    assert.truthy(call("run_code", with, { language = "python", code = "good" }))
+    assert.is_nil((call("run_code", with, { language = "python", code = "" })))
+    assert.equal(1, with.denied)
   end)
 
   it("refuses bad arguments: nothing runs, nothing is recorded", function()
@@ -133,7 +189,7 @@ describe("run_code", function()
 
   it("adds a warning when the history cannot be written", function()
     local answer = call("run_code", server(fine, "not recorded"), { language = "python", code = "x" })
-    assert.same({ "not recorded" }, answer.warnings)
+    assert.same({ "not recorded" }, { table.unpack(answer.warnings) })
     assert.equal("success", answer.status)
   end)
 
@@ -156,8 +212,38 @@ describe("run_code", function()
       assert.is_false(ok)
       assert.equal(thrown, err)
       assert.equal(started and 1 or 0, #with.recorded)
+      assert.equal(#with.recorded, #with.told)
       if started then assert.equal("cancelled", with.recorded[1].result.status) end
     end
+  end)
+
+  it("records a run that ended even when it is cancelled while the record is locked", fake.task(function()
+    local with, asked = server(fine), 0
+    local record = with.history.record
+    with.history.record = function(...)
+      asked = asked + 1
+      if asked < 3 then core.loop.sleep(60000) end
+      return record(...)
+    end
+    local handle = fake.start_task(call, "run_code", with, { language = "python", code = "x" })
+    for i = 1, 2 do
+      fake.eventually(function() return asked == i end)
+      handle.task:cancel("by the client")
+    end
+    local ok, err = handle:wait()
+    assert.is_false(ok)
+    assert.same({ "cancelled", "by the client" }, { err.code, err.message })
+    assert.equal(1, #with.recorded)
+    assert.equal("success", with.recorded[1].result.status)
+    assert.same({ "history://runs" }, with.told)
+  end))
+
+  it("throws when the record has a fault, with a trace", function()
+    local with = server(fine)
+    with.history.record = function() error "bug" end
+    local ok, err = pcall(call, "run_code", with, { language = "python", code = "x" })
+    assert.is_false(ok)
+    assert.matches("bug.*traceback", err)
   end)
 
   it("throws what is our own fault, with a trace", function()

@@ -48,9 +48,9 @@ function M.task(fn)
   end
 end
 
---- Awaits a condition; fails after `seconds` (default 5).
+--- Awaits a condition; fails after `seconds` (default 30: the machine may be busy).
 function M.eventually(condition, what, seconds)
-  local deadline = loop.now_ms() + (seconds or 5) * 1000
+  local deadline = loop.now_ms() + (seconds or 30) * 1000
   while not condition() do
     if loop.now_ms() > deadline then error("never happened: " .. (what or "?"), 2) end
     loop.sleep(5)
