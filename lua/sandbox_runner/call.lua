@@ -78,8 +78,9 @@ local function progress_sender(req)
     if total ~= nil and not is_finite(total) then error("progress: total must be a number or nil", 2) end
     if message ~= nil and type(message) ~= "string" then error("progress: message must be a string or nil", 2) end
     if not state.token or done <= state.last then return end
-    if not is_due(req, done == total and 0 or PROGRESS_GAP_MS) then return end
-    state.last = done
+    local is_last = done == total and not state.complete
+    if not is_due(req, is_last and 0 or PROGRESS_GAP_MS) then return end
+    state.last, state.complete = done, done == total
     send_progress(req, done, total, message)
   end
 end

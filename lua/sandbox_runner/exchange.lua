@@ -75,7 +75,7 @@ function Exchange:reply(text, answer)
   self.over()
   if self.stream then
     finish_stream(self, text)
-  elseif not self.gone then
+  else -- also to a client that has gone, as it seems: it may only have ended its own side
     respond(self, text, answer)
   end
 end

@@ -16,7 +16,7 @@ local M = {}
 local Front = {}
 Front.__index = Front
 
-local STREAM_BYTES = 8 << 20
+local STREAM_BYTES = 16 << 20 -- the largest answer (mcp.lua), and notes before it
 local SMALL_BODY = 64 << 10
 local FLUSH_MS = 500
 local EXPIRE_MS = 5000
@@ -113,12 +113,16 @@ end
 --- Takes one of the places for connections that stay open without asking for
 -- anything; the others are kept for requests. Returns a value whose end gives it
 -- back, or nil: the request was refused.
-function Front:listener(request)
-  if self.listeners >= self.max_listeners then
+function Front:listener(request, client)
+  local own = self.listening[client] or 0
+  if self.listeners >= self.max_listeners or own >= self.max_listeners // 2 then
     return refuse_for_now(self, request, "too many streams are open")
   end
-  self.listeners = self.listeners + 1
-  return defer(function() self.listeners = self.listeners - 1 end)
+  self.listeners, self.listening[client] = self.listeners + 1, own + 1
+  return defer(function()
+    own = self.listening[client] - 1
+    self.listeners, self.listening[client] = self.listeners - 1, own > 0 and own or nil
+  end)
 end
 
 local function trace_of(thrown)
@@ -285,9 +289,14 @@ function M.listen(options)
     connections = http.connections, header_bytes = http.header, body_budget = http.body_budget,
     idle_seconds = http.idle_seconds, request_seconds = http.request_seconds, stream_bytes = STREAM_BYTES }
   if not httpd then return nil, why end
+  local most = httpd:stats().max_connections
   local self = setmetatable({ httpd = httpd, server = options.server, config = options.config, auth = options.auth,
     now_ms = loop.now_ms, watched = {}, listeners = 0, large_bodies = 0, guard = guard_of(http, host),
-    max_listeners = http.connections - math.max(8, http.connections // 10) }, Front)
+    listening = {}, max_listeners = most - math.max(8, most // 10) }, Front)
+  if most < http.connections then
+    options.server.log(("only %d connections at a time: this process may open too few files (ulimit -n)"):format(most),
+      "warning")
+  end
   self.sse = sse.new(self)
   if not options.sse_only then self.streamable = streamable.new(self) end
   finish_routes(self)

@@ -46,7 +46,7 @@ end
 
 --- GET /sse: the stream, which is the session.
 function Endpoint:get(request, client)
-  local release <close> = self.front:listener(request)
+  local release <close> = self.front:listener(request, client)
   if not release then return end
   local entry = new_entry(self, client)
   if not self.sessions:add(entry) then return self.front:refuse_session(request) end

@@ -187,7 +187,7 @@ local function serve_modern(self, post)
   if listens and not post.events then
     return refuse(self, post, 406, rpc.INVALID_REQUEST, "the answer is a stream: Accept must allow text/event-stream")
   end
-  local release <close> = listens and self.front:listener(post.request) or nil
+  local release <close> = listens and self.front:listener(post.request, post.client) or nil
   if listens and not release then return end
   post.entry = nil
   local session = self.server:session { client = post.client }
@@ -261,7 +261,7 @@ end
 
 -- Serves a channel over this connection until it ends.
 local function connect(self, post, channel, after)
-  local release <close> = self.front:listener(post.request)
+  local release <close> = self.front:listener(post.request, post.client)
   local stream = release and post.request:stream(200, events.HEADERS)
   if not stream then return end
   local leave = self.sessions:enter(post.entry, true)
@@ -282,9 +282,9 @@ end
 local function resume(self, post, id)
   local name, number = events.parse_id(id)
   local channel = name and post.entry.channels[name]
-  if not channel or number > channel.count then
+  if not channel or number > channel.count or number < channel.dropped then
     return refuse(self, post, 400, rpc.INVALID_REQUEST,
-      "nothing is kept that comes after this Last-Event-ID; send the request again")
+      "what came after this Last-Event-ID is not kept (any more); send the request again")
   end
   connect(self, post, channel, number)
 end

@@ -214,7 +214,7 @@ describe("an HTTP server under abuse", function()
       local status = streams[i]:head() or 0
       statuses[status] = (statuses[status] or 0) + 1
     end
-    assert.same({ [200] = 8, [503] = 4 }, statuses)
+    assert.same({ [200] = 4, [503] = 8 }, statuses) -- half of the places for streams, to one client
     assert.equal(200, crowded:modern("tools/list", {}).status)
     assert.equal(0, (crowded:close()))
   end)

@@ -4,7 +4,7 @@ local core = require "sandbox_runner.core"
 local events = require "sandbox_runner.event_stream"
 local exchange = require "sandbox_runner.exchange"
 local fake = require "spec.support.fake"
-local here = require "e2e.http_here"
+local here = require "spec.support.here"
 
 local function now_ms() return 0 end
 local function nothing() end

@@ -5,7 +5,7 @@ local core = require "sandbox_runner.core"
 local events = require "sandbox_runner.event_stream"
 local fake = require "spec.support.fake"
 local headers = require "sandbox_runner.http_headers"
-local here = require "e2e.http_here"
+local here = require "spec.support.here"
 local http = require "sandbox_runner.http"
 local settings = require "sandbox_runner.settings"
 

@@ -1,7 +1,7 @@
 -- The older transport on the real httpd: sessions that end while something goes on.
 local core = require "sandbox_runner.core"
 local fake = require "spec.support.fake"
-local here = require "e2e.http_here"
+local here = require "spec.support.here"
 
 local PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
 

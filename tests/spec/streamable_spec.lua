@@ -1,7 +1,7 @@
 -- Streamable HTTP on the real httpd: who can be told something unasked, and who cannot.
 local core = require "sandbox_runner.core"
 local fake = require "spec.support.fake"
-local here = require "e2e.http_here"
+local here = require "spec.support.here"
 
 local INIT = [[
 tool "ask" { description = "asks the client",
@@ -69,6 +69,32 @@ describe("a session", function()
     listen(place, headers):close()
     fake.eventually(function() return entry.channels[0] and not entry.channels[0].live end)
     assert.is_false(entry.tell '"away"')
+  end))
+
+  it("is told when what its client comes back for is not kept any more", fake.task(function()
+    local place <close> = here.start()
+    local headers, entry = place:session()
+    listen(place, headers):close()
+    fake.eventually(function() return entry.channels[0] and not entry.channels[0].live end)
+    for i = 1, 10001 do entry.tell(("%d"):format(i)) end
+    for number, status in pairs { [0] = 400, [9000] = 200, [20000] = 400 } do
+      local client <close> = place:connect()
+      client:request("GET", "/mcp", { Accept = "text/event-stream", ["MCP-Session-Id"] = headers["MCP-Session-Id"],
+        ["Last-Event-ID"] = ("0-%d"):format(number) })
+      assert.matches("^HTTP/1.1 " .. status, client:wait "\r\n\r\n")
+    end
+  end))
+
+  it("does not take all the places for streams that others may need", fake.task(function()
+    local place <close> = here.start { http = { connections = 16 } }
+    local streams = {}
+    for i = 1, 5 do streams[i] = place:connect() end
+    for i = 1, 5 do
+      streams[i]:request("GET", "/mcp", { Accept = "text/event-stream",
+        ["MCP-Session-Id"] = place:session()["MCP-Session-Id"] })
+      assert.matches(i < 5 and "^HTTP/1.1 200" or "^HTTP/1.1 503", streams[i]:wait "\r\n\r\n")
+    end
+    for i = 1, 5 do streams[i]:close() end
   end))
 
   it("is refused for a while when all are at work, by the id of the request", fake.task(function()
