@@ -54,8 +54,7 @@ static void on_shortage(struct sr_listener *l)
 }
 
 /* MHD asks for another run when it has not looked at all there is, but also for a
- * connection that is stuck (a line of a chunked body that is longer than its memory),
- * again and again until that one's time is up. */
+ * connection that is stuck, again and again until that one's time is up. */
 static void run(struct sr_httpd *h)
 {
     MHD_UNSIGNED_LONG_LONG wait_ms;
@@ -64,6 +63,7 @@ static void run(struct sr_httpd *h)
     sr_timer_remove(&h->next_run);
     sr_httpd_look(h); /* first: a byte that MHD has read is not seen any more */
     MHD_run(h->daemon);
+    sr_httpd_park(h);
     if (MHD_get_timeout(h->daemon, &wait_ms) != MHD_YES) {
         h->fruitless = 0;
     } else {
@@ -182,7 +182,11 @@ void sr_httpd_address(const struct sr_httpd *h, const char **host, unsigned *por
 
 struct sr_httpd_stats sr_httpd_stats(const struct sr_httpd *h)
 {
-    return (struct sr_httpd_stats){h->n_conns - h->n_dying, h->n_requests, h->buffered};
+    return (struct sr_httpd_stats){.connections = h->n_conns - h->n_dying,
+                                   .requests = h->n_requests,
+                                   .max_connections = h->config.connections,
+                                   .buffered = h->buffered,
+                                   .unsent = h->unsent};
 }
 
 static void accept_abort(struct sr_op *op)

@@ -6,11 +6,14 @@
  * what has to be waited for is an operation of the loop. Knows no Lua.
  *
  * Memory is bounded: a connection takes some multiple of header_bytes, all bodies
- * together body_budget, a stream stream_bytes, an answer what it was given. Time
- * is, too: a request has request_ms to arrive from its first byte on, however it
- * drips (time in which nobody asks for the body does not count); an answer has to
- * move at half a kilobyte a second; a connection between requests has idle_ms. When all places are
- * taken, a newcomer gets the one that has been without a request the longest. */
+ * together body_budget, a stream stream_bytes, an answer what it was given. Above
+ * output_budget for all that waits to be sent, no stream may add to what its client
+ * leaves unread. Time is bounded, too: a request has request_ms to arrive from its
+ * first byte on, however it drips (time in which nobody asks for the body does not
+ * count); an answer, or what waits in a stream, has to move at half a kilobyte a
+ * second; a connection between requests has idle_ms. When all places are taken, a
+ * newcomer gets the one of a client that has left, or of the one that has been
+ * without a request the longest. */
 #ifndef SR_HTTPD_H
 #define SR_HTTPD_H
 
@@ -31,12 +34,15 @@ struct sr_httpd_config {
     size_t header_bytes;  /* of one request's head */
     size_t body_budget;
     size_t stream_bytes;  /* written to one stream and not yet taken by the client */
+    size_t output_budget; /* the same of all streams, and answers that are being sent */
     int64_t idle_ms, request_ms;
 };
 
 struct sr_httpd_stats {
     unsigned connections, requests; /* open; being answered */
-    size_t buffered;                /* memory of request bodies */
+    unsigned max_connections;       /* what holds, see sr_httpd_config */
+    size_t buffered;                /* bytes: of request bodies in memory, ... */
+    size_t unsent;                  /* ... of streams and answers on their way out */
 };
 
 /* Opens the sockets and joins the loop. Errors as of sr_listener_open. */
@@ -105,9 +111,9 @@ int sr_request_respond(struct sr_request *rq, unsigned status, const char *heads
                        size_t heads_len, const void *body, size_t n, struct sr_err *err);
 
 /* Answers with a stream: errors as above. write: SR_CONFLICT also when the client
- * leaves stream_bytes unread, after which the connection is closed. finish: what was
- * written is still sent. abort: the client sees a broken answer. Neither harms after
- * the end. */
+ * leaves stream_bytes unread, or anything at all while output_budget is used up, after
+ * which the connection is closed. finish: what was written is still sent. abort: the
+ * client sees a broken answer. Neither harms after the end. */
 int sr_request_stream(struct sr_request *rq, unsigned status, const char *heads, size_t heads_len,
                       struct sr_err *err);
 int sr_request_write(struct sr_request *rq, const void *data, size_t n, struct sr_err *err);
@@ -116,7 +122,9 @@ void sr_request_abort(struct sr_request *rq);
 
 /* Waiting for the end: the op finishes when the client has closed the connection,
  * or its sending side, or the answer has been sent as a whole; sr_request_is_done
- * tells the two apart. One at a time. */
+ * tells the two apart. A client that has closed its sending side only still gets an
+ * answer that is given within request_ms; a stream that was begun before is broken
+ * off. One at a time. */
 struct sr_gone {
     struct sr_op op;
     struct sr_request *request;

@@ -5,6 +5,16 @@
 #include <string.h>
 #include <strings.h>
 
+#define STALL_MS 100 /* without a byte taken: the client does not read */
+
+void sr_request_drop_output(struct sr_request *rq)
+{
+    if (rq->h)
+        rq->h->unsent -= rq->out.len - rq->sent;
+    sr_buf_clear(&rq->out);
+    rq->sent = 0;
+}
+
 void sr_request_drop_body(struct sr_request *rq)
 {
     if (rq->h)
@@ -51,6 +61,7 @@ static ssize_t on_stream(void *cls, uint64_t pos, char *to, size_t max)
     if (!n && rq->ended)
         return MHD_CONTENT_READER_END_OF_STREAM;
     if (!n) {
+        sr_conn_clear_due(rq->conn); /* nothing waits: it may be silent for ever */
         sr_conn_suspend(rq->conn);
         return 0;
     }
@@ -58,6 +69,8 @@ static ssize_t on_stream(void *cls, uint64_t pos, char *to, size_t max)
         n = max;
     memcpy(to, rq->out.data + rq->sent, n);
     rq->sent += n;
+    rq->h->unsent -= n;
+    rq->moved_ms = sr_now_ms();
     /* Moving the rest costs as much as it is long: only once for as many bytes sent. */
     if (rq->sent >= rq->out.len - rq->sent) {
         sr_buf_consume(&rq->out, rq->sent);
@@ -104,7 +117,8 @@ static int answer(struct sr_request *rq, unsigned status, struct MHD_Response *r
         sr_err_set(err, SR_INVALID, "%u is no status of an answer", status);
     } else if (add_headers(r, heads, heads_len, err) == 0) {
         rq->answered = true;
-        rc = rq->conn ? 0 : sr_err_set(err, SR_CONFLICT, "the client has gone");
+        rc = rq->conn && !rq->conn->dying
+                 ? 0 : sr_err_set(err, SR_CONFLICT, "the client has gone");
     }
     if (rc < 0) {
         MHD_destroy_response(r);
@@ -125,7 +139,11 @@ int sr_request_respond(struct sr_request *rq, unsigned status, const char *heads
     struct MHD_Response *r =
         MHD_create_response_from_buffer(n, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
 
-    return answer(rq, status, r, heads, heads_len, err);
+    if (answer(rq, status, r, heads, heads_len, err) < 0)
+        return -1;
+    rq->held = n;
+    rq->h->unsent += n;
+    return 0;
 }
 
 int sr_request_stream(struct sr_request *rq, unsigned status, const char *heads, size_t heads_len,
@@ -140,24 +158,44 @@ int sr_request_stream(struct sr_request *rq, unsigned status, const char *heads,
     return 0;
 }
 
+/* Whether the client has to be given up before n more bytes wait for it. Above the
+ * budget that is everyone who has not taken any of what waits for a while, and at
+ * twice as much everyone for whom something waits. */
+static bool is_unread(const struct sr_request *rq, size_t n)
+{
+    const struct sr_httpd *h = rq->h;
+    size_t waiting = rq->out.len - rq->sent, budget = h->config.output_budget;
+
+    if (n > h->config.stream_bytes || waiting > h->config.stream_bytes - n)
+        return true;
+    if (!waiting || h->unsent + n <= budget)
+        return false;
+    return sr_now_ms() - rq->moved_ms >= STALL_MS || h->unsent + n > 2 * budget;
+}
+
 int sr_request_write(struct sr_request *rq, const void *data, size_t n, struct sr_err *err)
 {
     if (!rq->streaming || rq->ended)
         return sr_err_set(err, SR_INVALID, "the stream is closed");
-    if (!rq->conn || rq->doomed || rq->gone)
+    if (!rq->conn || rq->conn->dying)
         return sr_err_set(err, SR_CONFLICT, "the client has gone");
-    if (n > rq->h->config.stream_bytes ||
-        rq->out.len - rq->sent > rq->h->config.stream_bytes - n) {
+    if (is_unread(rq, n)) {
         sr_request_doom(rq);
         return sr_err_set(err, SR_CONFLICT, "the client did not read what was sent");
     }
+    if (rq->out.len == rq->sent)
+        rq->moved_ms = sr_now_ms();
     sr_buf_append(&rq->out, data, n);
     if (!sr_buf_ok(&rq->out)) {
         sr_request_doom(rq);
         return sr_err_set(err, SR_NO_MEMORY, "no memory for what goes to the client");
     }
-    if (n && rq->phase == SR_PHASE_SENDING)
+    rq->h->unsent += n;
+    if (n && rq->phase == SR_PHASE_SENDING) {
+        if (!rq->conn->due)
+            sr_conn_clock_sending(rq->conn);
         sr_conn_resume(rq->conn);
+    }
     return 0;
 }
 

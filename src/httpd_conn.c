@@ -8,10 +8,11 @@
 
 #define MIN_RATE 512 /* bytes a second that a client has to take of an answer */
 #define EVENTS_AT_ONCE 64
+#define WAKES_MAX 64 /* pieces that a line between chunks may come in */
 
 static void arm_deadline(struct sr_httpd *h)
 {
-    const struct sr_due_list *lists[] = {&h->arriving, &h->idle, &h->sending};
+    const struct sr_due_list *lists[] = {&h->arriving, &h->idle, &h->sending, &h->leaving};
     int64_t first = INT64_MAX;
 
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
@@ -61,11 +62,30 @@ void sr_conn_suspend(struct sr_conn *c)
     MHD_suspend_connection(c->mhd);
 }
 
+/* MHD reads from a resumed connection before it calls, and closes it over the end of
+ * what a client sends, even when the request is there as a whole and only the answer
+ * was waited for. Those with a timeout of their own it visits first. */
+static void set_hurried(struct sr_conn *c, bool hurried)
+{
+    c->hurried = hurried;
+    MHD_set_connection_option(c->mhd, MHD_CONNECTION_OPTION_TIMEOUT, hurried ? 1000000u : 0u);
+}
+
+void sr_conn_on_call(struct sr_conn *c)
+{
+    c->moved = true;
+    c->wakes = 0;
+    if (c->hurried)
+        set_hurried(c, false);
+}
+
 void sr_conn_resume(struct sr_conn *c)
 {
     if (!c->suspended)
         return; /* it would corrupt MHD's lists */
-    c->suspended = false;
+    if (c->rq && (c->rq->phase == SR_PHASE_HEAD || c->rq->phase == SR_PHASE_END))
+        set_hurried(c, true);
+    c->suspended = c->parked = false;
     MHD_resume_connection(c->mhd);
     sr_httpd_kick(c->h);
 }
@@ -96,6 +116,69 @@ void sr_conn_watch_gone(struct sr_conn *c)
 {
     /* A signal that is not looked at does not come again, and one is enough. */
     watch_socket(c, EPOLLRDHUP | EPOLLET, EPOLL_CTL_MOD);
+}
+
+static void list_chunked(struct sr_conn *c)
+{
+    struct sr_httpd *h = c->h;
+
+    c->next_chunked = h->chunked;
+    c->chunked_link = &h->chunked;
+    if (c->next_chunked)
+        c->next_chunked->chunked_link = &c->next_chunked;
+    h->chunked = c;
+}
+
+static void unlist_chunked(struct sr_conn *c)
+{
+    if (!c->chunked_link)
+        return;
+    *c->chunked_link = c->next_chunked;
+    if (c->next_chunked)
+        c->next_chunked->chunked_link = c->chunked_link;
+    c->chunked_link = NULL;
+}
+
+void sr_conn_begin_chunked(struct sr_conn *c)
+{
+    c->chunked = c->moved = true;
+    c->wakes = 0;
+    list_chunked(c);
+    watch_socket(c, EPOLLIN | EPOLLRDHUP | EPOLLET, EPOLL_CTL_MOD);
+}
+
+void sr_conn_end_chunked(struct sr_conn *c)
+{
+    if (!c->chunked)
+        return;
+    c->chunked = c->parked = false;
+    unlist_chunked(c);
+    sr_conn_watch_gone(c);
+}
+
+void sr_httpd_park(struct sr_httpd *h)
+{
+    struct sr_conn *c, *next;
+
+    for (c = h->chunked; c; c = next) {
+        next = c->next_chunked;
+        if (!c->moved && !c->dying) {
+            unlist_chunked(c);
+            sr_conn_suspend(c);
+            c->parked = true;
+        }
+        c->moved = false;
+    }
+}
+
+/* What was received is MHD's to look at, unless there have been too many looks for
+ * nothing. */
+static void wake(struct sr_conn *c)
+{
+    list_chunked(c);
+    sr_conn_resume(c);
+    if (++c->wakes > WAKES_MAX)
+        sr_request_doom(c->rq);
 }
 
 /* Bytes that the other side has acknowledged. */
@@ -172,6 +255,7 @@ void sr_conn_end(struct sr_httpd *h, struct sr_conn *c)
 {
     sr_conn_clear_due(c);
     epoll_ctl(h->own_watch.fd, EPOLL_CTL_DEL, c->fd, NULL);
+    unlist_chunked(c);
     *c->link = c->next;
     if (c->next)
         c->next->link = c->link;
@@ -188,6 +272,8 @@ struct sr_conn *sr_httpd_idlest(const struct sr_httpd *h)
 {
     struct sr_conn *c = h->idle.first;
 
+    if (h->leaving.first)
+        return h->leaving.first;
     for (c = c ? c : h->arriving.first; c && c->rq; c = c->due_next)
         ;
     return c;
@@ -219,7 +305,7 @@ static void on_late(struct sr_conn *c)
 void sr_httpd_on_deadline(struct sr_timer *t)
 {
     struct sr_httpd *h = sr_container_of(t, struct sr_httpd, deadline);
-    struct sr_due_list *lists[] = {&h->arriving, &h->idle, &h->sending};
+    struct sr_due_list *lists[] = {&h->arriving, &h->idle, &h->sending, &h->leaving};
     int64_t now = sr_now_ms();
 
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
@@ -236,10 +322,13 @@ void sr_httpd_look(struct sr_httpd *h)
 
     for (int i = 0; i < n; i++) {
         struct sr_conn *c = events[i].data.ptr;
+        uint32_t what = events[i].events;
 
-        if (c->rq)
-            sr_request_on_gone(c->rq);
-        else if (c->due == &h->idle)
+        if (c->parked)
+            wake(c);
+        if (c->rq && (what & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+            sr_request_on_gone(c->rq, !(what & (EPOLLHUP | EPOLLERR)));
+        else if (!c->rq && c->due == &h->idle)
             sr_conn_set_due(c, &h->arriving, h->config.request_ms);
     }
 }

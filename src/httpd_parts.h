@@ -35,6 +35,12 @@ struct sr_conn {
     char *target;            /* of the request whose head is arriving */
     bool suspended;          /* MHD leaves it alone */
     bool dying;              /* shut down by us, MHD will notice */
+    bool chunked, parked;    /* see sr_httpd_park */
+    bool hurried;            /* MHD calls before it reads */
+    bool moved;              /* MHD has handed something over since it was asked last */
+    unsigned wakes;          /* from being parked, since then */
+    struct sr_conn *next_chunked, **chunked_link; /* those that are not parked */
+    const char *target_at;   /* where MHD had the target, not to be read */
     uint64_t taken;          /* bytes that the client had acknowledged when last asked */
     struct sr_due_list *due; /* that it is in, or NULL */
     int64_t due_ms;
@@ -75,6 +81,8 @@ struct sr_request {
     char *body;
     size_t body_len, body_cap, body_max;
     uint64_t discarded;
+    size_t held;     /* bytes of the answer that count as unsent, when it is no stream */
+    bool is_last;    /* what follows on the connection cannot be trusted */
     int64_t left_ms; /* to arrive, while the clock is stopped */
 
     bool answered, streaming, ended; /* ended: nothing more will be written */
@@ -82,9 +90,10 @@ struct sr_request {
     struct MHD_Response *answer; /* until it is MHD's */
     struct sr_buf out;           /* of a stream, to be sent ... */
     size_t sent;                 /* ... but for its start of this length */
+    int64_t moved_ms;            /* when some of it was sent, or the first of it written */
 
     struct sr_gone *watcher;
-    bool gone;   /* the client has closed its side */
+    bool gone;   /* the client has closed its side, or the connection is broken */
     bool doomed; /* the connection is to be closed */
     bool done;   /* the answer was sent as a whole */
 };
@@ -97,13 +106,14 @@ struct sr_httpd {
     struct sr_watch own_watch; /* sockets whose end or first byte MHD does not tell of */
     struct sr_timer next_run, deadline;
     struct sr_due_list arriving, idle, sending;
-    struct sr_conn *conns;
+    struct sr_due_list leaving; /* closed by the client on its side, and not answered */
+    struct sr_conn *conns, *chunked;
     struct sr_request *requests;
     struct sr_request *queue, **queue_tail;
     struct sr_accept *acceptor;
     struct sr_httpd_config config;
     unsigned n_conns, n_dying, n_requests;
-    size_t buffered;
+    size_t buffered, unsent;
     unsigned long calls; /* of ours by MHD */
     unsigned fruitless;  /* runs in a row without one, although MHD had asked for it */
     bool stopped;
@@ -120,6 +130,9 @@ void sr_conn_end(struct sr_httpd *h, struct sr_conn *c);
 void sr_conn_suspend(struct sr_conn *c);
 void sr_conn_resume(struct sr_conn *c);
 
+/* MHD has called about the connection's request. */
+void sr_conn_on_call(struct sr_conn *c);
+
 /* Closes a connection by way of its socket: MHD sees the end in its next run. */
 void sr_conn_shut(struct sr_conn *c);
 
@@ -128,13 +141,21 @@ void sr_conn_set_due(struct sr_conn *c, struct sr_due_list *list, int64_t delay_
 void sr_conn_clear_due(struct sr_conn *c);
 void sr_conn_clock_sending(struct sr_conn *c); /* the rest of an answer has to move */
 
-/* A request begins: its client's leaving is to be noticed. It is over: the next one
- * is awaited. */
+/* A request begins: its client's leaving is to be noticed. A chunked body begins, and
+ * ends. The request is over: the next one is awaited. */
 void sr_conn_watch_gone(struct sr_conn *c);
+void sr_conn_begin_chunked(struct sr_conn *c);
+void sr_conn_end_chunked(struct sr_conn *c);
 void sr_conn_await_next(struct sr_conn *c);
 
-/* The connection that has been without a (whole) request the longest, or NULL. */
+/* The connection to be closed for a newcomer, or NULL: one whose client has left, or
+ * that has been without a (whole) request the longest. */
 struct sr_conn *sr_httpd_idlest(const struct sr_httpd *h);
+
+/* After a run of MHD: suspends ("parks") each connection with a chunked body of which
+ * nothing has come in that run, until more is received. MHD would look again at all
+ * it has of an unfinished chunk line in every run. */
+void sr_httpd_park(struct sr_httpd *h);
 
 /* Has MHD run in the next turn. */
 void sr_httpd_kick(struct sr_httpd *h);
@@ -154,8 +175,11 @@ void *sr_httpd_on_target(void *cls, const char *uri, struct MHD_Connection *mhd)
 void sr_httpd_on_completed(void *cls, struct MHD_Connection *mhd, void **ctx,
                            enum MHD_RequestTerminationCode how);
 
-/* The client has closed its side, or the connection is broken. */
-void sr_request_on_gone(struct sr_request *rq);
+/* The connection is broken, or the client has closed its side only (half). */
+void sr_request_on_gone(struct sr_request *rq, bool half);
+
+/* Forgets what a stream has not sent. */
+void sr_request_drop_output(struct sr_request *rq);
 
 /* Closes the request's connection without an answer, or in the midst of it. */
 void sr_request_doom(struct sr_request *rq);

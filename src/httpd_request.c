@@ -52,6 +52,7 @@ void sr_request_finish_watch(struct sr_request *rq)
 void sr_request_doom(struct sr_request *rq)
 {
     rq->doomed = true;
+    sr_request_drop_output(rq);
     if (rq->conn)
         sr_conn_shut(rq->conn);
 }
@@ -74,13 +75,18 @@ static struct sr_request *new_request(struct sr_conn *c)
     return rq;
 }
 
-/* MHD finds it out by itself where it reads or writes. */
-void sr_request_on_gone(struct sr_request *rq)
+/* MHD finds it out by itself where it reads or writes. A client that closes its
+ * sending side may still read, or have left for good: nothing tells the two apart
+ * before something is sent. */
+void sr_request_on_gone(struct sr_request *rq, bool half)
 {
+    bool waits = rq->phase == SR_PHASE_END && !rq->answer;
+
     rq->gone = true;
     sr_request_finish_watch(rq);
-    if ((rq->phase == SR_PHASE_END && !rq->answer) ||
-        (rq->phase == SR_PHASE_SENDING && rq->streaming && !rq->ended))
+    if (waits && half)
+        sr_conn_set_due(rq->conn, &rq->h->leaving, rq->h->config.request_ms);
+    else if (waits || (rq->phase == SR_PHASE_SENDING && rq->streaming && !rq->ended))
         sr_request_doom(rq);
 }
 
@@ -104,8 +110,9 @@ static void publish(struct sr_request *rq)
 struct head {
     struct sr_buf *text;
     const char *length;      /* value of Content-Length */
+    const char *next;        /* where the next line has to be */
     unsigned codings, lengths;
-    bool chunked, malformed, expects_continue;
+    bool chunked, malformed, hidden, expects_continue;
 };
 
 bool sr_httpd_is_token(const char *s)
@@ -134,6 +141,8 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
     (void)kind;
     if (!value)
         value = "";
+    head->hidden |= name != head->next;
+    head->next = value + strlen(value) + 2;
     put_text(head->text, name);
     put_text(head->text, value);
     if (!sr_httpd_is_token(name))
@@ -150,6 +159,23 @@ static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char 
     return MHD_YES;
 }
 
+/* Up to 0.9.77, MHD takes a NUL for the end of a value, and a line that begins with a
+ * NUL or a colon for the end of the head. It parses in place and puts NULs where the
+ * ":" and line ends were: what was left out shows by the distance between two strings
+ * that should follow each other, as do folded lines and bare line feeds. (Not a NUL or
+ * colon before a bare line feed, which look like CRLF then.) Later ones refuse all that
+ * by themselves, and keep their lines in other ways. */
+static bool shows_its_lines(void)
+{
+    return !strncmp(MHD_get_version(), "0.", 2);
+}
+
+/* Longer than anybody has, or than a whole number of Lua's. */
+static bool is_absurd(const char *length)
+{
+    return strtoull(length, NULL, 10) > INT64_MAX;
+}
+
 /* The status of a refusal, or 0. A body whose length has two readings is how
  * requests are smuggled past a proxy (RFC 9112 section 6.3). */
 static unsigned check_head(const struct sr_httpd *h, struct MHD_Connection *mhd,
@@ -162,11 +188,15 @@ static unsigned check_head(const struct sr_httpd *h, struct MHD_Connection *mhd,
         return MHD_HTTP_SERVICE_UNAVAILABLE;
     if (!info || info->header_size > h->config.header_bytes)
         return MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
-    if (head->malformed || head->lengths > 1 || head->codings > 1 ||
-        (head->lengths && head->codings) || (head->codings && !strcmp(version, "HTTP/1.0")))
+    if (head->malformed || (head->hidden && shows_its_lines()))
+        return MHD_HTTP_BAD_REQUEST;
+    if (head->lengths > 1 || head->codings > 1 || (head->lengths && head->codings) ||
+        (head->codings && !strcmp(version, "HTTP/1.0")))
         return MHD_HTTP_BAD_REQUEST;
     if (head->codings && !head->chunked)
         return MHD_HTTP_NOT_IMPLEMENTED;
+    if (head->lengths && is_absurd(head->length))
+        return MHD_HTTP_CONTENT_TOO_LARGE;
     return 0;
 }
 
@@ -175,7 +205,10 @@ static const char *why_refused(unsigned status)
     switch (status) {
     case MHD_HTTP_BAD_REQUEST:
         return "The head of the request can be read in more than one way: send plain header names "
-               "and one length, Content-Length or chunked.\n";
+               "and values, each on one line that ends with CRLF, and one length, Content-Length "
+               "or chunked.\n";
+    case MHD_HTTP_CONTENT_TOO_LARGE:
+        return "No body is as long as this Content-Length.\n";
     case MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE:
         return "The head of the request is too long: send fewer or shorter headers.\n";
     case MHD_HTTP_NOT_IMPLEMENTED:
@@ -201,6 +234,20 @@ static enum MHD_Result refuse(struct MHD_Connection *mhd, unsigned status)
     return queued;
 }
 
+/* Walks the headers; what stands before, between and behind them besides is noted. */
+static void find_hidden(const struct sr_conn *c, const char *method, const char *version,
+                        struct head *head)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+
+    head->hidden = method + strlen(method) + 1 != c->target_at ||
+                   c->target_at + strlen(c->target) + 1 != version;
+    head->next = version + strlen(version) + 2;
+    MHD_get_connection_values(c->mhd, MHD_HEADER_KIND, on_header, head);
+    head->hidden |= !info || head->next + 2 != method + info->header_size;
+}
+
 /* The head is complete: a request with a body waits here until somebody asks for
  * the body, any other one behind the body that it does not have. */
 static enum MHD_Result begin(struct sr_httpd *h, struct sr_conn *c, const char *method,
@@ -215,7 +262,7 @@ static enum MHD_Result begin(struct sr_httpd *h, struct sr_conn *c, const char *
     head.text = &rq->head;
     put_text(head.text, method);
     put_text(head.text, c->target);
-    MHD_get_connection_values(c->mhd, MHD_HEADER_KIND, on_header, &head);
+    find_hidden(c, method, version, &head);
     status = sr_buf_ok(&rq->head) ? check_head(h, c->mhd, &head, version)
                                   : MHD_HTTP_SERVICE_UNAVAILABLE;
     if (status) {
@@ -286,13 +333,18 @@ static enum MHD_Result take_body(struct sr_request *rq, const char *data, size_t
 /* Hands the answer to MHD, which takes it only before the body and behind it. */
 static enum MHD_Result send_answer(struct sr_request *rq)
 {
-    enum MHD_Result queued = MHD_queue_response(rq->conn->mhd, rq->status, rq->answer);
+    enum MHD_Result queued;
 
+    if (rq->is_last)
+        MHD_add_response_header(rq->answer, "Connection", "close");
+    queued = MHD_queue_response(rq->conn->mhd, rq->status, rq->answer);
     MHD_destroy_response(rq->answer);
     rq->answer = NULL;
     rq->phase = SR_PHASE_SENDING;
-    if (!rq->streaming || rq->ended)
+    if (!rq->streaming || rq->ended || rq->out.len > rq->sent)
         sr_conn_clock_sending(rq->conn);
+    else
+        sr_conn_clear_due(rq->conn);
     return queued;
 }
 
@@ -306,7 +358,7 @@ static bool body_is_refused(const struct sr_request *rq)
 
 static enum MHD_Result wait_for_answer(struct sr_request *rq)
 {
-    if (rq->doomed || (rq->gone && !rq->answer))
+    if (rq->conn->dying)
         return MHD_NO;
     if (rq->answer)
         return send_answer(rq);
@@ -316,13 +368,15 @@ static enum MHD_Result wait_for_answer(struct sr_request *rq)
 
 static enum MHD_Result after_head(struct sr_request *rq)
 {
-    if (rq->doomed)
+    if (rq->conn->dying)
         return MHD_NO;
     if (body_is_refused(rq))
         return send_answer(rq);
     if (rq->body_state == SR_BODY_READING || rq->answered) {
         rq->phase = SR_PHASE_BODY;
         sr_conn_set_due(rq->conn, &rq->h->arriving, rq->left_ms);
+        if (rq->declared == SR_UNKNOWN)
+            sr_conn_begin_chunked(rq->conn);
     } else {
         sr_conn_suspend(rq->conn);
     }
@@ -333,6 +387,10 @@ static enum MHD_Result after_body(struct sr_request *rq)
 {
     rq->phase = SR_PHASE_END;
     sr_conn_clear_due(rq->conn);
+    sr_conn_end_chunked(rq->conn);
+    /* The lines of a trailer are not checked as those of the head are. MHD also tells
+     * of one when the two bytes of the last line come apart; that does no harm. */
+    rq->is_last = MHD_get_connection_values(rq->conn->mhd, MHD_FOOTER_KIND, NULL, NULL) > 0;
     if (rq->declared == 0)
         rq->body_state = SR_BODY_HERE;
     if (rq->body_state == SR_BODY_READING) {
@@ -362,6 +420,7 @@ enum MHD_Result sr_httpd_on_request(void *cls, struct MHD_Connection *mhd, const
         return info && info->socket_context ? begin(h, info->socket_context, method, version, ctx)
                                             : MHD_NO;
     }
+    sr_conn_on_call(rq->conn);
     if (*size) {
         result = take_body(rq, data, *size);
         *size = 0;
@@ -385,6 +444,7 @@ void *sr_httpd_on_target(void *cls, const char *uri, struct MHD_Connection *mhd)
     if (c) {
         free(c->target);
         c->target = strdup(uri ? uri : "");
+        c->target_at = uri;
     }
     return NULL;
 }
@@ -408,9 +468,11 @@ void sr_httpd_on_completed(void *cls, struct MHD_Connection *mhd, void **ctx,
     if (rq->reader)
         sr_request_fail_read(rq, SR_CONFLICT);
     sr_request_finish_watch(rq);
-    sr_buf_clear(&rq->out);
-    rq->sent = 0;
+    sr_request_drop_output(rq);
+    rq->h->unsent -= rq->held;
+    rq->held = 0;
     rq->h->n_requests--;
+    sr_conn_end_chunked(c);
     c->rq = NULL;
     sr_request_release(rq);
     sr_conn_await_next(c);

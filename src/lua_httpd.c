@@ -79,6 +79,8 @@ static void check_config(lua_State *L, struct sr_httpd_config *c)
     c->header_bytes = (size_t)opt_integer(L, "header_bytes", 16384, 1024, 1 << 20);
     c->body_budget = (size_t)opt_integer(L, "body_budget", 64 << 20, 0, INT64_C(1) << 40);
     c->stream_bytes = (size_t)opt_integer(L, "stream_bytes", 8 << 20, 1, INT64_C(1) << 40);
+    c->output_budget =
+        (size_t)opt_integer(L, "output_budget", 64 << 20, 1, INT64_C(1) << 40);
     c->idle_ms = opt_ms(L, "idle_seconds", 60);
     c->request_ms = opt_ms(L, "request_seconds", 30);
     lua_getfield(L, 1, "host");
@@ -88,8 +90,9 @@ static void check_config(lua_State *L, struct sr_httpd_config *c)
 }
 
 /* listen{host="127.0.0.1", port=0, connections=1000, header_bytes=16384,
- * body_budget=64m, stream_bytes=8m, idle_seconds=60, request_seconds=30} -> server |
- * nil, err (conflict: in use; denied; invalid: no such host). Port 0: any free one. */
+ * body_budget=64m, stream_bytes=8m, output_budget=64m, idle_seconds=60,
+ * request_seconds=30} -> server | nil, err (conflict: in use; denied; invalid: no such
+ * host). Port 0: any free one. */
 static int httpd_listen(lua_State *L)
 {
     struct sr_httpd_config config;
@@ -183,7 +186,9 @@ static int server_gc(lua_State *L)
     return server_close(L);
 }
 
-/* stats() -> {connections=, requests=, buffered=}: open, being answered, bytes of bodies. */
+/* stats() -> {connections=, max_connections=, requests=, buffered=, unsent=}: open, how
+ * many there can be (fewer than asked for where descriptors lack), being answered, bytes
+ * of bodies, and of streams and answers that are not sent yet. */
 static int server_stats(lua_State *L)
 {
     const struct server *s = check_server(L);
@@ -191,7 +196,11 @@ static int server_stats(lua_State *L)
 
     if (s->httpd)
         stats = sr_httpd_stats(s->httpd);
-    lua_createtable(L, 0, 3);
+    lua_createtable(L, 0, 5);
+    lua_pushinteger(L, (lua_Integer)stats.unsent);
+    lua_setfield(L, -2, "unsent");
+    lua_pushinteger(L, stats.max_connections);
+    lua_setfield(L, -2, "max_connections");
     lua_pushinteger(L, stats.connections);
     lua_setfield(L, -2, "connections");
     lua_pushinteger(L, stats.requests);
@@ -401,7 +410,8 @@ static int push_end(struct sr_lua_op *w, lua_State *L)
 }
 
 /* wait_gone() -> "gone": the client has closed the connection or its sending side,
- * or the server was closed | "done": the answer was sent as a whole. Awaits; one waiter. */
+ * or the server was closed | "done": the answer was sent as a whole. Who has closed the
+ * sending side only still gets what respond is given. Awaits; one waiter. */
 static int request_wait_gone(lua_State *L)
 {
     struct request *r = check_request(L);
@@ -420,8 +430,9 @@ static struct stream *check_stream(lua_State *L)
     return luaL_checkudata(L, 1, STREAM_MT);
 }
 
-/* write(text) -> true | nil, err (conflict: the client has gone, or left
- * stream_bytes unread; the connection is closed then). Never waits. */
+/* write(text) -> true | nil, err (conflict: the client has gone, or left stream_bytes
+ * unread, or less while output_budget is used up; the connection is closed then). Never
+ * waits. */
 static int stream_write(lua_State *L)
 {
     struct stream *s = check_stream(L);

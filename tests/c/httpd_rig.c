@@ -25,6 +25,7 @@ int web_set_up(void **state)
     (void)state;
     web = (struct web){.config = {.host = "127.0.0.1", .connections = 100, .header_bytes = 16384,
                                   .body_budget = 8 << 20, .stream_bytes = 1 << 20,
+                                  .output_budget = 64 << 20,
                                   .idle_ms = 60000, .request_ms = 30000}};
     sr_loop_init(&web.loop);
     return 0;

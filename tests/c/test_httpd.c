@@ -53,8 +53,9 @@ static void test_bodies(void **state)
         {POST("0"), "", ""},
         {"POST / HTTP/1.1\r\n" HOST "\r\n", "", ""},
         {"PUT / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n",
-         "3;ext=1\r\nllo\r\n0\r\nX-Trailer: 1\r\n\r\n", "hello"},
+         "3;ext=1\r\nllo\r\n0\r\n\r\n", "hello"},
         {"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", "", ""},
+        {POST_CHUNKED "3\r\nabc\r\n0\r\nX-Trailer: 1\r\n\r\n", "", "abc"},
     };
     int fd;
 
@@ -79,6 +80,64 @@ static void test_bodies(void **state)
         assert_non_null(strstr(web_receive(fd, "ok"), "HTTP/1.1 200 "));
     }
     assert_int_equal(sr_httpd_stats(web.httpd).buffered, 0);
+    close(fd);
+}
+
+/* Its lines cannot be checked, so nothing behind them is believed to be a request. */
+static void test_trailer_is_the_end(void **state)
+{
+    struct sr_request *rq;
+    const char *answer;
+    int fd;
+
+    (void)state;
+    web_open();
+    fd = web_connect();
+    web_send(fd, POST_CHUNKED "0\r\nX: 1\r\n:\r\n" GET("/evil") "\r\n");
+    rq = web_take();
+    assert_int_equal(web_read(rq, 5, NULL, NULL), SR_OK);
+    web_respond(rq, 200, "ok");
+    web_done(rq);
+    answer = web_receive(fd, NULL);
+    assert_non_null(strstr(answer, "Connection: close"));
+    assert_false(sr_httpd_has_request(web.httpd));
+    close(fd);
+}
+
+/* However its lines are cut into pieces, and however long it pauses. */
+static void test_chunks_in_pieces(void **state)
+{
+    static const char body[] = "5;a=b\r\nhello\r\n6\r\n world\r\n0\r\n";
+    struct sr_request *rq;
+    struct sr_read r = {0};
+    const char *data;
+    size_t n;
+    int fd;
+
+    (void)state;
+    web_open();
+    fd = web_connect();
+    web_send(fd, POST_CHUNKED);
+    rq = web_take();
+    sr_request_read(rq, &r, &web.loop, 100);
+    for (size_t i = 0; i < sizeof body - 1; i++) {
+        web_send_bytes(fd, body + i, 1);
+        web_run(3);
+    }
+    assert_int_equal(r.op.state, SR_OP_PENDING);
+    web_send(fd, "\r\n");
+    web_run(3);
+    assert_int_equal(r.op.state, SR_OP_READY);
+    assert_int_equal(r.op.err.code, SR_OK);
+    sr_op_drop(&r.op);
+    sr_request_body(rq, &data, &n);
+    assert_int_equal(n, 11);
+    assert_memory_equal(data, "hello world", 11);
+    web_respond(rq, 200, "ok");
+    web_done(rq);
+    web_receive(fd, "ok");
+    web.serve = web_serve_target;
+    assert_non_null(strstr(web_ask(fd, GET("/n"), "/n"), "200 OK"));
     close(fd);
 }
 
@@ -471,6 +530,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_head_is_handed_over),
         T(test_bodies),
+        T(test_trailer_is_the_end),
+        T(test_chunks_in_pieces),
         T(test_large_body),
         T(test_large_answer),
         T(test_continue_is_asked_for),

@@ -63,11 +63,94 @@ static void test_client_leaves_while_nobody_answers(void **state)
         wait_for(&g.op);
         assert_false(sr_request_is_done(rq));
         web_run(20);
-        assert_int_equal(sr_httpd_stats(web.httpd).connections, 0); /* its place is free */
-        assert_int_equal(sr_request_respond(rq, 200, "", 0, "", 0, &err), -1);
-        assert_int_equal(err.code, SR_CONFLICT);
+        if (leave[i] == web_reset) {
+            assert_int_equal(sr_httpd_stats(web.httpd).connections, 0); /* its place is free */
+            assert_int_equal(sr_request_respond(rq, 200, "", 0, "", 0, &err), -1);
+            assert_int_equal(err.code, SR_CONFLICT);
+        }
         web_done(rq);
+        web_run(20);
+        assert_int_equal(sr_httpd_stats(web.httpd).connections, 0);
     }
+}
+
+/* Whoever says nothing more may still listen. */
+static void test_half_closed_client_is_answered(void **state)
+{
+    static const char *const heads[] = {GET("/x"), POST("4") "note",
+                                        POST_CHUNKED "4\r\nnote\r\n0\r\n\r\n"};
+
+    int bystander;
+
+    (void)state;
+    web_open();
+    bystander = web_connect(); /* MHD is kinder to the only one */
+    for (size_t i = 0; i < 6; i++) {
+        int fd = web_connect();
+        struct sr_request *rq;
+        struct sr_gone g = {0};
+
+        web_push(fd, heads[i / 2], strlen(heads[i / 2]));
+        leave_half(fd);
+        rq = web_take();
+        web_run(20);
+        assert_int_equal(web_read(rq, 100, NULL, NULL), SR_OK);
+        sr_request_watch(rq, &g, &web.loop);
+        wait_for(&g.op);
+        sr_op_drop(&g.op);
+        web_run(20);
+        if (i % 2) {
+            assert_int_equal(sr_request_stream(rq, 200, "", 0, NULL), 0);
+            assert_int_equal(sr_request_write(rq, "some ", 5, NULL), 0);
+            web_run(20);
+            assert_int_equal(sr_request_write(rq, "heard", 5, NULL), 0);
+            sr_request_finish(rq);
+        } else {
+            web_respond(rq, 200, "heard");
+        }
+        web_done(rq);
+        assert_non_null(strstr(web_receive(fd, NULL), "heard"));
+        web_run(20);
+        assert_int_equal(sr_httpd_stats(web.httpd).connections, 1);
+        close(fd);
+    }
+    close(bystander);
+}
+
+/* Most have left for good: their places are not kept for long. */
+static void test_half_closed_client_makes_room(void **state)
+{
+    struct sr_request *rq[2];
+    struct sr_gone g[2] = {{.op.state = 0}};
+    int fd[2], newcomer;
+
+    (void)state;
+    web.config.connections = 2;
+    web.config.request_ms = 400;
+    web_open();
+    for (int i = 0; i < 2; i++) {
+        fd[i] = web_connect();
+        web_send(fd[i], GET("/x"));
+        rq[i] = web_take();
+        sr_request_watch(rq[i], &g[i], &web.loop);
+    }
+    for (int i = 0; i < 2; i++) {
+        leave_half(fd[i]);
+        wait_for(&g[i].op);
+        sr_op_drop(&g[i].op);
+    }
+    web.serve = web_serve_target;
+    newcomer = web_connect();
+    web_ask(newcomer, GET("/new"), "/new");
+    assert_true(web_is_closed(fd[0], 100));
+    assert_false(web_is_closed(fd[1], 100));
+    assert_true(web_is_closed(fd[1], 600));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sr_request_respond(rq[i], 200, "", 0, "", 0, NULL), -1);
+        web_done(rq[i]);
+        close(fd[i]);
+    }
+    close(newcomer);
 }
 
 /* Data that nobody reads lies before the end of what the client sends. */
@@ -555,6 +638,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_client_leaves_while_nobody_answers),
+        T(test_half_closed_client_is_answered),
+        T(test_half_closed_client_makes_room),
         T(test_client_leaves_behind_unread_data),
         T(test_client_leaves_a_stream),
         T(test_client_leaves_while_its_body_is_read),

@@ -7,7 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,6 +18,19 @@
 #include "httpd_rig.h"
 
 static char zeros[1 << 20];
+
+/* Forks: true in the child; the parent waits for it to end with 0. */
+static bool fork_is_child(void)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0)
+        return true;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    return false;
+}
 
 /* A request whose body is refused, of that many bytes, on a connection that lives on. */
 static void refuse_body(int fd, const char *head, size_t size)
@@ -241,6 +256,16 @@ static void test_ambiguous_heads(void **state)
         {POST("3x"), " 400 "},
         {"POST / HTTP/1.1\r\n" HOST "Content-Length: -3\r\n\r\n", " 400 "},
         {POST("99999999999999999999"), " 413 "},
+        {POST("18446744073709551615"), " 413 "}, /* what MHD means unknown by */
+        {POST("18446744073709551614"), " 413 "},
+        {POST("9223372036854775808"), " 413 "},
+        {"POST / HTTP/1.1\r\n" HOST "Content-Length:\r\n\r\n", " 400 "},
+        {"GET / HTTP/1.1\r\n" HOST ": x\r\n\r\n" GET("/evil"), " 400 "},
+        {"GET / HTTP/1.1\r\n" HOST ":\r\n" GET("/evil"), " 400 "},
+        {"GET / HTTP/1.1\r\n:\r\n" HOST "\r\n", " 400 "},
+        {"GET / HTTP/1.1\r\n" HOST "X: a\r\n b\r\n\r\n", " 400 "},
+        {"GET / HTTP/1.1\r\n" HOST "X: a\n\r\n", " 400 "},
+        {"GET  / HTTP/1.1\r\n" HOST "\r\n", " 400 "},
         {"GET / HTTP/1.1\r\n\r\n", " 400 "}, /* no Host */
         {"GET / HTTP/1.1\r\nnonsense\r\n\r\n", " 400 "},
         {"GET / HTTP/9.9\r\n" HOST "\r\n", ""},
@@ -256,6 +281,46 @@ static void test_ambiguous_heads(void **state)
         const char *answer = web_ask(fd, cases[i].head, NULL);
 
         if (!strstr(answer, cases[i].status) || strstr(answer, "200 OK"))
+            fail_msg("case %zu: %s", i, answer);
+        close(fd);
+    }
+    web_assert_served();
+}
+
+/* A NUL does not hide what stands behind it. */
+static void test_nul_in_head(void **state)
+{
+#define CASE(text) {text, sizeof text - 1}
+    static const struct {
+        const char *head;
+        size_t n;
+    } cases[] = {
+        CASE("GET / HTTP/1.1\r\nHost: localhost\0evil\r\n\r\n"),
+        CASE("GET / HTTP/1.1\r\n" HOST "Authorization: Bearer TOKEN\0junk\r\n\r\n"),
+        CASE("GET / HTTP/1.1\r\n" HOST "Authorization: Bearer TOKEN\0\r\n\r\n"),
+        CASE("GET / HTTP/1.1\r\nX: \0y\r\n" HOST "\r\n"),
+        CASE("GET / HTTP/1.1\r\nX:\0\r\n" HOST "\r\n"),
+        CASE("GET / HTTP/1.1\r\n" HOST "X\0: y\r\n\r\n"),
+        CASE("GET / HTTP/1.1\r\n" HOST "\0X: y\r\n\r\n"),
+        CASE("GET / HTTP/1.1\r\n" HOST "\0\r\n" GET("/evil")),
+        CASE("GET /mcp\0 HTTP/1.1\r\n" HOST "\r\n"),
+        CASE("GET /mcp\0/x?y=z HTTP/1.1\r\n" HOST "\r\n"),
+        CASE("GET /mcp?y\0=z HTTP/1.1\r\n" HOST "\r\n"),
+        CASE("GET\0 / HTTP/1.1\r\n" HOST "\r\n"),
+        CASE("GET / HTTP/1.0\r\n\0X: y\r\n\r\n"),
+    };
+#undef CASE
+
+    (void)state;
+    web_open();
+    web.serve = web_serve_target;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int fd = web_connect();
+        const char *answer;
+
+        web_send_bytes(fd, cases[i].head, cases[i].n);
+        answer = web_receive(fd, NULL);
+        if (!strstr(answer, " 400 ") || strstr(answer, "200 OK"))
             fail_msg("case %zu: %s", i, answer);
         close(fd);
     }
@@ -317,6 +382,116 @@ static void test_unread_stream_is_bounded(void **state)
     close(fd);
 }
 
+/* A stream whose client has to be told something, and does not read: until that many
+ * bytes wait here. */
+static struct sr_request *unread_stream(int fd, size_t waiting)
+{
+    size_t before = sr_httpd_stats(web.httpd).unsent, left;
+    struct sr_request *rq;
+
+    web_send(fd, GET("/"));
+    rq = web_take();
+    assert_int_equal(sr_request_stream(rq, 200, "", 0, NULL), 0);
+    do { /* fills the kernel's memory */
+        left = sr_httpd_stats(web.httpd).unsent - before;
+        if (left < waiting)
+            assert_int_equal(sr_request_write(rq, zeros, waiting - left, NULL), 0);
+        web_run(50);
+    } while (sr_httpd_stats(web.httpd).unsent - before < waiting);
+    return rq;
+}
+
+static void test_budget_for_output(void **state)
+{
+    struct sr_request *one, *two, *three;
+    struct sr_err err;
+    size_t unsent;
+    int fd[3];
+
+    (void)state;
+    web.config.output_budget = 600000;
+    web_open();
+    for (int i = 0; i < 3; i++)
+        fd[i] = web_connect();
+    one = unread_stream(fd[0], 400000);
+    two = unread_stream(fd[1], 150000);
+    web_send(fd[2], GET("/"));
+    three = web_take();
+    assert_int_equal(sr_request_stream(three, 200, "", 0, NULL), 0);
+    web_run(20);
+    /* Nothing waits: let through. Its client reads: more than one thing may wait. */
+    assert_int_equal(sr_request_write(three, zeros, 200000, NULL), 0);
+    assert_true(sr_httpd_stats(web.httpd).unsent > 600000);
+    assert_int_equal(sr_request_write(three, "more", 4, NULL), 0);
+    web_receive(fd[2], "more");
+    assert_int_equal(sr_request_write(three, zeros, 900000, NULL), 0);
+    unsent = sr_httpd_stats(web.httpd).unsent;
+    assert_int_equal(sr_request_write(three, zeros, 1, &err), -1); /* far too much */
+    assert_int_equal(err.code, SR_CONFLICT);
+    assert_int_equal(sr_httpd_stats(web.httpd).unsent, unsent - 900000);
+    web_run(150);
+    assert_int_equal(sr_request_write(two, zeros, 300000, &err), -1);
+    assert_int_equal(err.code, SR_CONFLICT);
+    assert_true(sr_httpd_stats(web.httpd).unsent <= 400000);
+    assert_int_equal(sr_request_write(one, zeros, 10000, NULL), 0);
+    assert_true(web_is_closed(fd[1], 500));
+    web_reset(fd[0]);
+    web_run(20);
+    assert_int_equal(sr_httpd_stats(web.httpd).unsent, 0);
+    web_done(one);
+    web_done(two);
+    web_done(three);
+    close(fd[1]);
+    close(fd[2]);
+}
+
+static void test_answers_are_counted(void **state)
+{
+    static char bytes[12 << 20];
+    struct sr_request *rq;
+    int fd;
+
+    (void)state;
+    web_open();
+    fd = web_connect();
+    web_send(fd, GET("/"));
+    rq = web_take();
+    assert_int_equal(sr_request_respond(rq, 200, "", 0, bytes, sizeof bytes, NULL), 0);
+    assert_int_equal(sr_request_respond(rq, 200, "", 0, bytes, sizeof bytes, NULL), -1);
+    web_done(rq);
+    web_run(20);
+    assert_int_equal(sr_httpd_stats(web.httpd).unsent, sizeof bytes);
+    web_reset(fd);
+    web_run(20);
+    assert_int_equal(sr_httpd_stats(web.httpd).unsent, 0);
+    fd = web_connect();
+    web.serve = web_serve_target;
+    web_ask(fd, GET("/x"), "/x");
+    web_run(20);
+    assert_int_equal(sr_httpd_stats(web.httpd).unsent, 0);
+    close(fd);
+}
+
+/* Where the hard limit of descriptors is too low, that shows. */
+static void test_number_of_connections_shows(void **state)
+{
+    struct rlimit limit, low;
+
+    (void)state;
+    web_open();
+    assert_int_equal(sr_httpd_stats(web.httpd).max_connections, web.config.connections);
+    sr_httpd_close(web.httpd);
+    web.httpd = NULL;
+    if (fork_is_child()) {
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        low = (struct rlimit){400, 400};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        web.config.connections = 1000;
+        web_open();
+        _exit(sr_httpd_stats(web.httpd).max_connections == 200 ? 0 : 1);
+    }
+}
+
 /* No program that is started meanwhile may inherit a socket. */
 static void test_descriptors_are_close_on_exec(void **state)
 {
@@ -356,8 +531,12 @@ int main(void)
         T(test_endless_heads),
         T(test_longest_head),
         T(test_ambiguous_heads),
+        T(test_nul_in_head),
         T(test_bad_chunks),
         T(test_unread_stream_is_bounded),
+        T(test_budget_for_output),
+        T(test_answers_are_counted),
+        T(test_number_of_connections_shows),
         T(test_descriptors_are_close_on_exec),
     };
 

@@ -1,4 +1,6 @@
 /* What the HTTP server does to clients that are slow, or idle, or too many. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -159,6 +162,98 @@ static void test_nothing_to_do_is_no_work(void **state)
     assert_true(web.turns <= 2);
     for (int i = 0; i < 3; i++)
         close(fd[i]);
+}
+
+/* Connections that are stuck in a line between chunks cost the others nothing: those
+ * that have said all they want to, and those that go on. */
+static void test_stuck_chunk_lines_are_no_work(void **state)
+{
+    enum { STUCK = 300, ASKED = 50 };
+    static struct sr_request *rq[STUCK];
+    static struct sr_read reads[STUCK];
+    static int fd[STUCK];
+    clock_t cpu;
+    double ms;
+
+    (void)state;
+    web.config.connections = 2 * STUCK;
+    web_open();
+    memset(zeros, 'e', 60000);
+    for (int i = 0; i < STUCK; i++) {
+        fd[i] = web_connect();
+        web_send(fd[i], POST_CHUNKED "5;");
+        rq[i] = web_take();
+        memset(&reads[i], 0, sizeof reads[i]);
+        sr_request_read(rq[i], &reads[i], &web.loop, 1000);
+        web_push(fd[i], zeros, 60000);
+    }
+    web_run(100);
+    web.serve = web_serve_target;
+    cpu = clock();
+    for (int i = 0; i < ASKED; i++)
+        web_assert_served();
+    ms = (double)(clock() - cpu) * 1000 / CLOCKS_PER_SEC;
+    if (ms > 10 * ASKED)
+        fail_msg("%.0f ms for %d requests", ms, (int)ASKED);
+    web.turns = 0;
+    web_run(300);
+    assert_true(web.turns < 20);
+    setsockopt(fd[0], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    for (int i = 0; i < 200 && !web_is_closed(fd[0], 0); i++) {
+        web_push(fd[0], "e", 1);
+        web_run(2);
+    }
+    assert_true(web_is_closed(fd[0], 100));
+    for (int i = 0; i < STUCK; i++) {
+        close(fd[i]);
+        web_run(1);
+        sr_op_drop(&reads[i].op);
+        web_done(rq[i]);
+    }
+    memset(zeros, 0, 60000);
+}
+
+/* What waits in a stream has to move; where nothing waits, nothing has to. */
+static void test_open_streams(void **state)
+{
+    struct sr_request *rq[2], *deaf, *silent;
+    struct sr_err err;
+    int fd[2];
+
+    (void)state;
+    web.config.request_ms = 300;
+    web_open();
+    for (int i = 0; i < 2; i++) {
+        fd[i] = web_connect();
+        web_send(fd[i], GET("/"));
+        rq[i] = web_take();
+        assert_int_equal(sr_request_stream(rq[i], 200, "", 0, NULL), 0);
+        assert_int_equal(sr_request_write(rq[i], "first", 5, NULL), 0);
+        web_receive(fd[i], "first");
+    }
+    deaf = rq[0];
+    silent = rq[1];
+    while (sr_httpd_stats(web.httpd).unsent < 100000) {
+        assert_int_equal(sr_request_write(deaf, zeros, 50000, NULL), 0);
+        web_run(2);
+    }
+    web_run(800);
+    assert_int_equal(sr_httpd_stats(web.httpd).requests, 1);
+    assert_int_equal(sr_httpd_stats(web.httpd).unsent, 0);
+    assert_int_equal(sr_request_write(deaf, "x", 1, &err), -1);
+    assert_int_equal(err.code, SR_CONFLICT);
+    assert_int_equal(sr_request_write(silent, "later", 5, NULL), 0);
+    web_receive(fd[1], "later");
+    assert_int_equal(sr_request_write(silent, zeros, 500000, NULL), 0); /* read at once */
+    assert_int_equal(sr_request_write(silent, "end", 3, NULL), 0);
+    web_receive(fd[1], "end");
+    web_run(600);
+    assert_int_equal(sr_request_write(silent, "after", 5, NULL), 0);
+    web_receive(fd[1], "after");
+    web_done(deaf);
+    web_done(silent);
+    close(fd[0]);
+    close(fd[1]);
 }
 
 /* An answer, or the rest of a stream, that stays unread is given up after a while;
@@ -347,6 +442,8 @@ int main(void)
         T(test_dripping_body_has_a_deadline),
         T(test_idle_connections_end),
         T(test_nothing_to_do_is_no_work),
+        T(test_stuck_chunk_lines_are_no_work),
+        T(test_open_streams),
         T(test_unread_answer_ends),
         T(test_unread_rest_of_a_stream_ends),
         T(test_slowly_read_answer_goes_on),

@@ -43,6 +43,7 @@ local function connect(server)
         return table.concat(got)
       end,
       close = function() client:close() end,
+      half_close = function() client:shutdown "send" end,
     },
     __close = function() client:close() end,
   })
@@ -117,7 +118,7 @@ describe("httpd", function()
     client:close()
     fake.eventually(function() return #codes == 5 end)
     assert.same({ "too_large", "unavailable", ("x"):rep(40), "timeout", "conflict" }, codes)
-    assert.same({ connections = 0, requests = 0, buffered = 0 }, server:stats())
+    assert.same({ connections = 0, max_connections = 1000, requests = 0, buffered = 0, unsent = 0 }, server:stats())
   end))
 
   it("streams", fake.task(function()
@@ -165,6 +166,53 @@ describe("httpd", function()
     deaf:send("GET /full HTTP/1.1\r\nHost: a\r\n\r\n")
     fake.eventually(function() return #ends == 5 end)
     assert.same({ "gone", "conflict", "conflict", "gone", "conflict" }, ends)
+  end))
+
+  it("gives up streams that are not read, by time and by the sum of what waits", fake.task(function()
+    local server <close> = serve { request_seconds = 0.5, output_budget = 1 << 20 }
+    local clients, streams = {}, {}
+    for i = 1, 3 do
+      clients[i] = connect(server)
+      clients[i]:send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      streams[i] = server:accept():stream(200, {})
+    end
+    local broken = 0
+    for _ = 1, 100 do
+      for i = 1, 2 do
+        if streams[i] and not streams[i]:write(("x"):rep(400000)) then streams[i], broken = nil, broken + 1 end
+      end
+      assert.is_true(server:stats().unsent < 3 << 20)
+      loop.sleep(5)
+    end
+    assert.is_true(broken >= 1)
+    fake.eventually(function() return server:stats().requests == 1 end)
+    assert.equal(0, server:stats().unsent)
+    assert.is_true(streams[3]:write "still here")
+    clients[3]:receive "still here"
+    for _, client in ipairs(clients) do client:close() end
+  end))
+
+  it("answers a client that has closed its sending side", fake.task(function()
+    local server <close> = serve(nil, function(request)
+      local body = request:read(100)
+      request:respond(200, {}, request:wait_gone() .. " " .. body)
+    end)
+    local client <close> = connect(server)
+    client:send(post "body")
+    client:half_close()
+    assert.matches("\r\n\r\ngone body$", client:receive())
+  end))
+
+  it("passes on the length as it was sent, and refuses one that nobody has", fake.task(function()
+    local seen
+    local server <close> = serve(nil, function(request)
+      seen = request:header "content-length"
+      request:respond(200, {}, "fine")
+    end)
+    ask(server, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0004\r\n\r\nbody", "fine")
+    assert.equal("0004", seen)
+    local absurd = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n\r\nbody"
+    assert.matches("^HTTP/1.1 413 ", ask(server, absurd))
   end))
 
   it("answers for a request that was forgotten, and breaks off a stream that was", fake.task(function()
@@ -220,7 +268,7 @@ describe("httpd", function()
     assert.equal("invalid", select(2, core.httpd.listen { host = "192.0.2.1" }).code)
     for _, options in ipairs { { port = 65536 }, { port = "x" }, { port = 1.5 }, { connections = 0 }, { host = {} },
       { request_seconds = 0 }, { idle_seconds = "x" }, { header_bytes = 1 }, { body_budget = -1 },
-      { stream_bytes = 0 } } do
+      { stream_bytes = 0 }, { output_budget = 0 } } do
       assert.has_error(function() core.httpd.listen(options) end)
     end
   end))
@@ -291,7 +339,7 @@ describe("httpd", function()
     assert.equal("", requests[2]:read(1))
     assert.equal("GET", requests[2]:method())
     assert.is_false(server:accept())
-    assert.same({ connections = 0, requests = 0, buffered = 0 }, server:stats())
+    assert.same({ connections = 0, max_connections = 0, requests = 0, buffered = 0, unsent = 0 }, server:stats())
   end))
 
   it("cannot be reached by its metatables", fake.task(function()
