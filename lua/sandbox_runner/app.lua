@@ -1,8 +1,8 @@
 --- What the program does once the options are read: serve, check, fetch.
 
-local auth = require "sandbox_runner.auth"
 local core = require "sandbox_runner.core"
 local defer = require "sandbox_runner.defer"
+local later = require "sandbox_runner.later"
 local settings = require "sandbox_runner.settings"
 
 local loop, sys = core.loop, core.sys
@@ -68,16 +68,23 @@ local function collector(server_of)
 end
 
 local function new_server(config, log, on_idle)
-  local engine = new_engine(config, log)
-  local runner = require("sandbox_runner.run").new(config, engine, log)
+  local made
+  local function engine_itself()
+    made = made or new_engine(config, log)
+    return made
+  end
+  local engine = later.object(engine_itself)
+  local runner = later.object(function() return require("sandbox_runner.run").new(config, engine_itself(), log) end)
   local per_minute = config.limits.runs_per_minute
   local rate = per_minute and require("sandbox_runner.rate").new(per_minute, loop.now_ms) or nil
   return require("sandbox_runner.mcp").server {
     config = config, log = log, runner = runner, rate = rate,
     catalog = require("sandbox_runner.catalog").new(config),
-    history = require("sandbox_runner.history").open(config, log, loop.sleep),
-    tasks = require("sandbox_runner.tasks").new { config = config, spawn = loop.spawn, now_ms = loop.now_ms,
-      wall = loop.wall, log = log },
+    history = later.object(function() return require("sandbox_runner.history").open(config, log, loop.sleep) end),
+    tasks = later.object(function()
+      return require("sandbox_runner.tasks").new { config = config, spawn = loop.spawn, now_ms = loop.now_ms,
+        wall = loop.wall }
+    end),
     instructions = require("sandbox_runner.instructions").text(config),
     spawn = loop.spawn, now_ms = loop.now_ms, on_idle = on_idle,
   }, engine
@@ -195,6 +202,7 @@ end
 
 -- Who may use the HTTP transport; nil when it must not be served like this.
 local function load_access(config, options)
+  local auth = require "sandbox_runner.auth"
   local access, why = auth.load(config)
   if not access then
     sys.log(why.message)

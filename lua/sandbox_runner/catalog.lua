@@ -16,7 +16,7 @@
 --   {role, content} | nil, text
 -- complete: argument or variable -> list of texts | function(value, ctx) -> list
 local handlers = require "sandbox_runner.handlers"
-local json_schema = require "sandbox_runner.json_schema"
+local json_schema = require("sandbox_runner.later").module "sandbox_runner.json_schema"
 local prompts = require "sandbox_runner.prompts"
 local resources = require "sandbox_runner.resources"
 local tools = require "sandbox_runner.tools"

@@ -5,10 +5,10 @@
 local core = require "sandbox_runner.core"
 local call = require "sandbox_runner.call"
 local handlers = require "sandbox_runner.handlers"
-local json_schema = require "sandbox_runner.json_schema"
+local json_schema = require("sandbox_runner.later").module "sandbox_runner.json_schema"
 local rpc = require "sandbox_runner.rpc"
 local schema = require "sandbox_runner.schema"
-local tasks = require "sandbox_runner.tasks"
+local tasks = require("sandbox_runner.later").module "sandbox_runner.tasks"
 
 local features = {}
 

@@ -1,7 +1,7 @@
 --- What init.lua defines, made into entries of the catalog: its functions get a
 -- context of their own, and what they return is checked.
 local core = require "sandbox_runner.core"
-local json_schema = require "sandbox_runner.json_schema"
+local json_schema = require("sandbox_runner.later").module "sandbox_runner.json_schema"
 local schema = require "sandbox_runner.schema"
 local tools = require "sandbox_runner.tools"
 

@@ -4,7 +4,7 @@ local call = require "sandbox_runner.call"
 local legacy = require "sandbox_runner.legacy"
 local rpc = require "sandbox_runner.rpc"
 local schema = require "sandbox_runner.schema"
-local tasks = require "sandbox_runner.tasks"
+local tasks = require("sandbox_runner.later").module "sandbox_runner.tasks"
 
 local modern = {}
 

@@ -2,8 +2,8 @@
 -- resource_template and prompt. Each is a name and a table of fields; what they
 -- may say is here, what becomes of them in languages.lua and handlers.lua.
 local core = require "sandbox_runner.core"
-local json_schema = require "sandbox_runner.json_schema"
-local json_schema_reader = require "sandbox_runner.json_schema_reader"
+local json_schema = require("sandbox_runner.later").module "sandbox_runner.json_schema"
+local json_schema_reader = require("sandbox_runner.later").module "sandbox_runner.json_schema_reader"
 local languages = require "sandbox_runner.languages"
 local schema = require "sandbox_runner.schema"
 local settings_tree = require "sandbox_runner.settings_tree"
@@ -39,7 +39,8 @@ local ICONS = schema.array(schema.record({ src = IMAGE, mimeType = text {},
   theme = schema.enum({ "light", "dark" }, { optional = true }),
 }, { noun = "field" }), { optional = true, like = "a list of icons" })
 
-local DATA = schema.custom { optional = true, like = "a table of plain data", check = json_schema_reader.read_data }
+local DATA = schema.custom { optional = true, like = "a table of plain data",
+  check = function(...) return json_schema_reader.read_data(...) end }
 
 -- Fields of every word.
 local function record(fields)

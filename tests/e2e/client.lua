@@ -167,14 +167,16 @@ function Client:stderr()
   return client.read_file(self.folder .. "/stderr") or ""
 end
 
---- The name under which this server's sandboxes are labelled; nil when it has
--- no lock file (yet).
+--- The name under which this server's sandboxes are labelled. It has one soon after
+-- its first answer; nil when it gets no lock file.
 function Client:instance()
-  if not self.known_instance then
+  if self.known_instance then return self.known_instance end
+  client.eventually(5, function()
     for instance in pairs(instances_in(self.state)) do
       if not self.earlier[instance] then self.known_instance = instance end
     end
-  end
+    return self.known_instance
+  end)
   return self.known_instance
 end
 
