@@ -11,7 +11,8 @@
 
 #define SR_HMAC_SIZE 32u
 
-/* HMAC-SHA-256 (RFC 2104). -1 with SR_NO_MEMORY or SR_INTERNAL. */
+/* HMAC-SHA-256 (RFC 2104). -1 with SR_INVALID (a key of more than INT_MAX
+ * bytes) or SR_INTERNAL (libcrypto; lack of memory, too). */
 int sr_crypto_hmac_sha256(const void *key, size_t key_len, const void *data, size_t n,
                           unsigned char out[SR_HMAC_SIZE], struct sr_err *err);
 

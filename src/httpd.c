@@ -9,7 +9,9 @@
 
 #include "httpd_parts.h"
 
-#define POOL_EXTRA 8192u /* MHD's own needs beside the head, in a connection's memory */
+/* In a connection's memory, beside the head: what MHD notes of each header (up to 64
+ * bytes), and the head of the answer. */
+#define POOL_EXTRA 16384u
 #define SPARE_FDS 200u   /* descriptors left for the rest of the program */
 #define FRUITLESS_MAX 16 /* runs at once for nothing */
 #define STUCK_MS 20      /* until the next one, after that */

@@ -31,9 +31,11 @@ struct sr_httpd_config {
     const char *host;     /* name, IPv4 or IPv6 address; needed only while opening */
     unsigned port;        /* 0: any free one */
     unsigned connections; /* fewer where the process may not open as many descriptors */
-    size_t header_bytes;  /* of one request's head */
+    size_t header_bytes;  /* of one request's head; one of more than a hundred headers may be
+                             refused before, as each takes some 60 bytes beside */
     size_t body_budget;
-    size_t stream_bytes;  /* written to one stream and not yet taken by the client */
+    size_t stream_bytes;  /* written to one stream and not yet taken by the client; may take
+                             up to four times as much memory */
     size_t output_budget; /* the same of all streams, and answers that are being sent */
     int64_t idle_ms, request_ms;
 };
@@ -78,7 +80,8 @@ void sr_request_keep(struct sr_request *rq);
 void sr_request_release(struct sr_request *rq);
 
 /* What its owner does before the release: drops the body, and answers 500 unless it
- * was answered. */
+ * was answered. A stream goes on as long as somebody else holds the request, and is
+ * aborted when the last one lets go without having ended it. */
 void sr_request_abandon(struct sr_request *rq);
 
 /* Of the head, as the client sent it: valid as long as the request. */
@@ -105,12 +108,13 @@ void sr_request_drop_body(struct sr_request *rq);
 /* Answers. heads: "name\0value\0name\0value\0", heads_len bytes in all; a header with
  * an empty value is left out. Both heads and body are copied. An unread body is read
  * and dropped first; one of more than 128 MiB closes the connection instead.
- * SR_INVALID: answered before, no such status, a header that cannot be sent;
- * SR_CONFLICT: the client has gone. */
+ * SR_INVALID: answered before, no such status, a header that cannot be sent, or headers
+ * of more than 6000 bytes; SR_CONFLICT: the client has gone. */
 int sr_request_respond(struct sr_request *rq, unsigned status, const char *heads,
                        size_t heads_len, const void *body, size_t n, struct sr_err *err);
 
-/* Answers with a stream: errors as above. write: SR_CONFLICT also when the client
+/* Answers with a stream: errors as above, and SR_INVALID where an answer has no body (to
+ * HEAD; 204 and 304). write: SR_CONFLICT also when the client
  * leaves stream_bytes unread, or anything at all while output_budget is used up, after
  * which the connection is closed. finish: what was written is still sent. abort: the
  * client sees a broken answer. Neither harms after the end. */

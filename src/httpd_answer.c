@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #define STALL_MS 100 /* without a byte taken: the client does not read */
+#define HEADS_MAX 6000u /* of an answer: what a connection's memory holds beside a longest head */
 
 void sr_request_drop_output(struct sr_request *rq)
 {
@@ -33,7 +34,10 @@ void sr_request_keep(struct sr_request *rq)
 
 void sr_request_release(struct sr_request *rq)
 {
-    if (--rq->refs)
+    rq->refs--;
+    if (rq->refs == 1 && rq->conn) /* nobody but MHD: nothing more will be written */
+        sr_request_abort(rq);
+    if (rq->refs)
         return;
     sr_request_drop_body(rq);
     if (rq->answer)
@@ -87,6 +91,7 @@ static bool may_be_sent(const char *name, const char *value)
            (strcasecmp(name, "Connection") != 0 || !strcasecmp(value, "close"));
 }
 
+/* What MHD might refuse for what it says is refused before: MHD_NO is lack of memory. */
 static int add_headers(struct MHD_Response *r, const char *heads, size_t n, struct sr_err *err)
 {
     const char *end = heads + n;
@@ -111,7 +116,9 @@ static int answer(struct sr_request *rq, unsigned status, struct MHD_Response *r
 
     if (!r)
         return sr_err_set(err, SR_NO_MEMORY, "out of memory");
-    if (rq->answered) {
+    if (heads_len > HEADS_MAX) {
+        sr_err_set(err, SR_INVALID, "headers of more than %u bytes cannot be sent", HEADS_MAX);
+    } else if (rq->answered) {
         sr_err_set(err, SR_INVALID, "the request was answered already");
     } else if (status < 200 || status > 599) {
         sr_err_set(err, SR_INVALID, "%u is no status of an answer", status);
@@ -149,9 +156,13 @@ int sr_request_respond(struct sr_request *rq, unsigned status, const char *heads
 int sr_request_stream(struct sr_request *rq, unsigned status, const char *heads, size_t heads_len,
                       struct sr_err *err)
 {
-    struct MHD_Response *r =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, SR_BODY_FIRST, on_stream, rq, NULL);
+    struct MHD_Response *r;
 
+    /* MHD would send the end of a stream behind the head. */
+    if (!strcmp(sr_request_method(rq), "HEAD") || status == MHD_HTTP_NO_CONTENT ||
+        status == MHD_HTTP_NOT_MODIFIED)
+        return sr_err_set(err, SR_INVALID, "an answer without a body cannot be a stream");
+    r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, SR_BODY_FIRST, on_stream, rq, NULL);
     if (answer(rq, status, r, heads, heads_len, err) < 0)
         return -1;
     rq->streaming = true;
@@ -223,9 +234,9 @@ void sr_request_abandon(struct sr_request *rq)
     static const char text[] = "The server failed to answer.\n";
 
     sr_request_drop_body(rq);
-    if (!rq->answered)
-        sr_request_respond(rq, MHD_HTTP_INTERNAL_SERVER_ERROR, heads, sizeof heads, text,
-                           sizeof text - 1, NULL);
+    if (!rq->answered && sr_request_respond(rq, MHD_HTTP_INTERNAL_SERVER_ERROR, heads, sizeof heads,
+                                            text, sizeof text - 1, NULL) < 0)
+        sr_request_doom(rq); /* no memory: it would wait for ever */
 }
 
 static void read_abort(struct sr_op *op)

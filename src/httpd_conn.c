@@ -71,6 +71,12 @@ static void set_hurried(struct sr_conn *c, bool hurried)
     MHD_set_connection_option(c->mhd, MHD_CONNECTION_OPTION_TIMEOUT, hurried ? 1000000u : 0u);
 }
 
+void sr_conn_hurry_end(struct sr_conn *c)
+{
+    set_hurried(c, true);
+    sr_httpd_kick(c->h);
+}
+
 void sr_conn_on_call(struct sr_conn *c)
 {
     c->moved = true;

@@ -74,7 +74,7 @@ struct sr_request {
     struct sr_buf head; /* method, target, then name and value of each header; NUL after each */
     char peer[SR_PEER_MAX];
     uint64_t declared;  /* length of the body; SR_UNKNOWN: chunked */
-    bool expects_continue;
+    bool expects_continue, is_old; /* is_old: of HTTP/1.0 */
 
     enum sr_body_state body_state;
     struct sr_read *reader;
@@ -129,6 +129,10 @@ void sr_conn_end(struct sr_httpd *h, struct sr_conn *c);
  * that is not suspended is harmless. */
 void sr_conn_suspend(struct sr_conn *c);
 void sr_conn_resume(struct sr_conn *c);
+
+/* MHD has ended a request, and closed the connection over it. It frees one that it has
+ * closed by itself when it sees it next, which may be never: it is made to look. */
+void sr_conn_hurry_end(struct sr_conn *c);
 
 /* MHD has called about the connection's request. */
 void sr_conn_on_call(struct sr_conn *c);

@@ -184,8 +184,6 @@ static unsigned check_head(const struct sr_httpd *h, struct MHD_Connection *mhd,
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 
-    if (h->stopped)
-        return MHD_HTTP_SERVICE_UNAVAILABLE;
     if (!info || info->header_size > h->config.header_bytes)
         return MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
     if (head->malformed || (head->hidden && shows_its_lines()))
@@ -214,7 +212,7 @@ static const char *why_refused(unsigned status)
     case MHD_HTTP_NOT_IMPLEMENTED:
         return "The only Transfer-Encoding known here is chunked.\n";
     default:
-        return "The server takes no more requests: try again later.\n";
+        return "The server lacks memory: try again later.\n";
     }
 }
 
@@ -253,6 +251,7 @@ static void find_hidden(const struct sr_conn *c, const char *method, const char 
 static enum MHD_Result begin(struct sr_httpd *h, struct sr_conn *c, const char *method,
                              const char *version, void **ctx)
 {
+    /* All that had no request when the server was stopped are dying. */
     struct sr_request *rq = c->target && !c->dying ? new_request(c) : NULL;
     struct head head = {0};
     unsigned status;
@@ -271,15 +270,17 @@ static enum MHD_Result begin(struct sr_httpd *h, struct sr_conn *c, const char *
     }
     rq->declared = head.codings ? SR_UNKNOWN : head.lengths ? strtoull(head.length, NULL, 10) : 0;
     rq->expects_continue = head.expects_continue;
+    rq->is_old = !strcmp(version, "HTTP/1.0");
     rq->conn = c;
     rq->left_ms = c->due == &h->arriving ? c->due_ms - sr_now_ms() : h->config.request_ms;
-    sr_conn_clear_due(c);
+    sr_conn_set_due(c, &h->arriving, rq->left_ms); /* a "100 Continue" may have to wait */
     c->rq = rq;
     h->n_requests++;
     *ctx = rq;
     sr_conn_watch_gone(c);
     if (rq->declared) {
         rq->phase = SR_PHASE_HEAD;
+        sr_conn_clear_due(c);
         publish(rq);
         sr_conn_suspend(c);
     } else {
@@ -473,6 +474,8 @@ void sr_httpd_on_completed(void *cls, struct MHD_Connection *mhd, void **ctx,
     rq->held = 0;
     rq->h->n_requests--;
     sr_conn_end_chunked(c);
+    if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK || (rq->streaming && rq->is_old))
+        sr_conn_hurry_end(c);
     c->rq = NULL;
     sr_request_release(rq);
     sr_conn_await_next(c);

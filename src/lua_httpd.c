@@ -308,8 +308,8 @@ static int request_read(lua_State *L)
 }
 
 /* Walks the headers at argument 3: their length as "name\\0value\\0..."; written to
- * `to` unless that is NULL. */
-static size_t put_headers(lua_State *L, char *to)
+ * `to`, of `room` bytes, unless that is NULL. */
+static size_t put_headers(lua_State *L, char *to, size_t room)
 {
     size_t total = 0;
 
@@ -325,6 +325,8 @@ static size_t put_headers(lua_State *L, char *to)
         m = strlen(value) + 1;
         if (n - 1 != lua_rawlen(L, -2) || m - 1 != lua_rawlen(L, -1) || strpbrk(value, "\r\n"))
             luaL_error(L, "header %s: a line end or a NUL cannot be sent", name);
+        if (to && n + m > room - total) /* a finaliser has added to the table */
+            luaL_error(L, "headers: the table changed");
         if (to) {
             memcpy(to + total, name, n);
             memcpy(to + total + n, value, m);
@@ -340,6 +342,7 @@ static size_t put_headers(lua_State *L, char *to)
 static const char *check_answer(lua_State *L, unsigned *status, size_t *heads_len)
 {
     lua_Integer s = luaL_checkinteger(L, 2);
+    size_t measured;
     char *heads;
 
     luaL_argcheck(L, s >= 200 && s <= 599, 2, "a status from 200 to 599 expected");
@@ -348,9 +351,9 @@ static const char *check_answer(lua_State *L, unsigned *status, size_t *heads_le
     if (lua_isnoneornil(L, 3))
         return "";
     luaL_checktype(L, 3, LUA_TTABLE);
-    *heads_len = put_headers(L, NULL);
-    heads = lua_newuserdatauv(L, *heads_len, 0);
-    put_headers(L, heads);
+    measured = put_headers(L, NULL, 0);
+    heads = lua_newuserdatauv(L, measured, 0);
+    *heads_len = put_headers(L, heads, measured);
     return heads;
 }
 
@@ -380,7 +383,8 @@ static int request_respond(lua_State *L)
     return answered(L, sr_request_respond(r->rq, status, heads, heads_len, body, n, &err), &err);
 }
 
-/* stream(status, headers) -> stream | nil, err, as respond. */
+/* stream(status, headers) -> stream | nil, err, as respond; throws where an answer has no
+ * body (to HEAD; 204 and 304). */
 static int request_stream(lua_State *L)
 {
     struct request *r = check_request(L);

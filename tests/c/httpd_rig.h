@@ -60,7 +60,7 @@ long web_push(int fd, const void *data, size_t n); /* what is taken at once, -1:
  * only then); fails after 10 s. Valid until the next call. */
 const char *web_receive(int fd, const char *end);
 const char *web_ask(int fd, const char *text, const char *end); /* send, then receive */
-void web_assert_served(void); /* that an ordinary client gets its answer, and at once */
+void web_assert_served(void); /* that an ordinary client gets its answer, and soon */
 bool web_is_closed(int fd, int within_ms); /* reads and drops what comes before */
 void web_reset(int fd); /* closes with RST */
 

@@ -304,6 +304,35 @@ static void test_head_and_bodiless_answers(void **state)
     close(fd);
 }
 
+/* An answer without a body cannot be a stream; it can still be an answer. */
+static void test_streams_that_cannot_be(void **state)
+{
+    static const struct {
+        const char *head;
+        unsigned status;
+    } cases[] = {{"HEAD / HTTP/1.1\r\n" HOST "\r\n", 200}, {GET("/"), 204}, {GET("/"), 304}};
+    int fd;
+
+    (void)state;
+    web_open();
+    fd = web_connect();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sr_request *rq;
+        struct sr_err err;
+
+        web_send(fd, cases[i].head);
+        rq = web_take();
+        assert_int_equal(sr_request_stream(rq, cases[i].status, "", 0, &err), -1);
+        assert_int_equal(err.code, SR_INVALID);
+        assert_int_equal(sr_request_respond(rq, cases[i].status, "", 0, "", 0, &err), 0);
+        web_done(rq);
+        web_receive(fd, "\r\n\r\n");
+    }
+    web.serve = web_serve_target;
+    assert_memory_equal(web_ask(fd, GET("/z"), "/z"), "HTTP/1.1 200 OK", 15);
+    close(fd);
+}
+
 static void test_old_and_closing_clients(void **state)
 {
     const char *answer;
@@ -538,6 +567,7 @@ int main(void)
         T(test_continue_is_refused),
         T(test_pipeline_is_answered_in_order),
         T(test_head_and_bodiless_answers),
+        T(test_streams_that_cannot_be),
         T(test_old_and_closing_clients),
         T(test_answers_that_cannot_be),
         T(test_unanswered_is_an_error),

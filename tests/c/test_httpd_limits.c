@@ -132,7 +132,7 @@ static void test_longest_bodies_are_cut_off(void **state)
     memcpy(piece + 7 + 65536, "\r\n", 2);
     for (int i = 0; i < 2100 && web_push(fd, "", 0) >= 0; i++)
         web_send_bytes(fd, piece, 65536 + 9);
-    assert_true(web_is_closed(fd, 1000));
+    assert_true(web_is_closed(fd, 5000));
     close(fd);
 }
 
@@ -198,43 +198,75 @@ static void test_endless_heads(void **state)
                 web_send_bytes(fd, line, sizeof line);
             else
                 web_send(fd, "a: b\r\na: b\r\na: b\r\na: b\r\n");
-        assert_true(web_is_closed(fd, 1000));
+        assert_true(web_is_closed(fd, 5000));
         close(fd);
     }
     rig_grown_less(before, 2048);
     web_assert_served();
 }
 
+/* A head of that length with that many short headers. */
+static const char *long_head(size_t length, int headers)
+{
+    static char head[16384 + 100];
+    size_t n = (size_t)snprintf(head, sizeof head, "GET / HTTP/1.1\r\n" HOST);
+
+    while (headers--)
+        n += (size_t)snprintf(head + n, sizeof head - n, "a:\r\n");
+    n += (size_t)snprintf(head + n, sizeof head - n, "X: ");
+    memset(head + n, 'v', length - 4 - n);
+    strcpy(head + length - 4, "\r\n\r\n");
+    return head;
+}
+
 /* The limit is what it says, with what the answer needs beside it. */
 static void test_longest_head(void **state)
 {
-    static char head[16384 + 100], long_value[3000];
-    struct sr_request *rq;
+    enum { ANSWER = 6000 }; /* longest headers of an answer */
+    static char heads[ANSWER + 1];
+
+    (void)state;
+    web_open();
+    memcpy(heads, "Y", 2);
+    memset(heads + 2, 'y', ANSWER - 3);
+    for (int i = 0; i < 3; i++) {
+        int fd = web_connect();
+        struct sr_request *rq;
+        struct sr_err err;
+
+        web_send(fd, long_head(web.config.header_bytes, i == 0 ? 0 : 98));
+        web_push(fd, "G", 1); /* of the next one */
+        rq = web_take();
+        assert_int_equal(sr_request_respond(rq, 200, heads, ANSWER + 1, "", 0, &err), -1);
+        assert_int_equal(err.code, SR_INVALID);
+        if (i < 2) {
+            assert_int_equal(sr_request_respond(rq, 200, heads, ANSWER, "fine", 4, NULL), 0);
+        } else {
+            assert_int_equal(sr_request_stream(rq, 200, heads, ANSWER, NULL), 0);
+            assert_int_equal(sr_request_write(rq, "fine", 4, NULL), 0);
+            sr_request_finish(rq);
+        }
+        web_done(rq);
+        assert_non_null(strstr(web_receive(fd, i < 2 ? "\r\n\r\nfine" : "fine\r\n0\r\n\r\n"),
+                               "200 OK"));
+        close(fd);
+    }
+}
+
+static void test_too_long_head(void **state)
+{
     int fd;
 
     (void)state;
     web_open();
-    for (int over = 0; over < 2; over++) {
-        size_t n = (size_t)snprintf(head, sizeof head, "GET / HTTP/1.1\r\n" HOST "X: ");
-        size_t most = web.config.header_bytes - 4 + (size_t)over;
-
-        memset(head + n, 'v', most - n);
-        strcpy(head + most, "\r\n\r\n");
-        fd = web_connect();
-        web_send(fd, head);
-        if (!over) {
-            rq = web_take();
-            memcpy(long_value, "Y", 2);
-            memset(long_value + 2, 'y', sizeof long_value - 3);
-            assert_int_equal(
-                sr_request_respond(rq, 200, long_value, sizeof long_value, "fine", 4, NULL), 0);
-            web_done(rq);
-            assert_non_null(strstr(web_receive(fd, "\r\n\r\nfine"), "200 OK"));
-        } else {
-            assert_non_null(strstr(web_receive(fd, NULL), " 431 "));
-        }
-        close(fd);
-    }
+    fd = web_connect();
+    web_send(fd, long_head(web.config.header_bytes + 1, 0));
+    assert_non_null(strstr(web_receive(fd, NULL), " 431 "));
+    close(fd);
+    fd = web_connect();
+    web_send(fd, long_head(web.config.header_bytes, 2000));
+    assert_non_null(strstr(web_receive(fd, NULL), " 431 "));
+    close(fd);
 }
 
 /* Heads that two servers could read differently, and what is no HTTP. */
@@ -434,7 +466,7 @@ static void test_budget_for_output(void **state)
     assert_int_equal(err.code, SR_CONFLICT);
     assert_true(sr_httpd_stats(web.httpd).unsent <= 400000);
     assert_int_equal(sr_request_write(one, zeros, 10000, NULL), 0);
-    assert_true(web_is_closed(fd[1], 500));
+    assert_true(web_is_closed(fd[1], 5000));
     web_reset(fd[0]);
     web_run(20);
     assert_int_equal(sr_httpd_stats(web.httpd).unsent, 0);
@@ -530,6 +562,7 @@ int main(void)
         T(test_budget_for_bodies),
         T(test_endless_heads),
         T(test_longest_head),
+        T(test_too_long_head),
         T(test_ambiguous_heads),
         T(test_nul_in_head),
         T(test_bad_chunks),

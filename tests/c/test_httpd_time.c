@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "httpd_parts.h"
 #include "httpd_rig.h"
 
 static char zeros[1 << 20];
@@ -43,7 +44,7 @@ static void test_endless_chunk_line_does_not_spin(void **state)
     web_run(500);
     if (web.turns > 100)
         fail_msg("%ld turns in half a second", web.turns);
-    assert_true(web_is_closed(fd, 2000));
+    assert_true(web_is_closed(fd, 5000));
     assert_int_equal(r.op.err.code, SR_TIMEOUT);
     sr_op_drop(&r.op);
     web_done(rq);
@@ -62,9 +63,10 @@ static int drip(int fd, const char *bytes, int most_ms)
     return most_ms;
 }
 
+/* It may take much longer where the machine has other things to do. */
 static void assert_about(int ms, int wanted)
 {
-    if (ms < wanted * 7 / 10 || ms > wanted * 2 + 200)
+    if (ms < wanted * 7 / 10 || ms > wanted + 2000)
         fail_msg("%d ms instead of %d", ms, wanted);
 }
 
@@ -77,19 +79,19 @@ static void test_dripping_head_has_a_deadline(void **state)
     web_open();
     web.serve = web_serve_target;
     fd = web_connect();
-    assert_about(drip(fd, "GET / HTTP/1.1 and so on", 3000), 400);
+    assert_about(drip(fd, "GET / HTTP/1.1 and so on", 5000), 400);
     close(fd);
     fd = web_connect();
     web_send(fd, "GET / HTTP/1.1\r\n");
-    assert_about(drip(fd, "X: y\r\n", 3000), 400);
+    assert_about(drip(fd, "X: y\r\n", 5000), 400);
     close(fd);
     fd = web_connect(); /* and one that says nothing */
-    assert_about(drip(fd, "\r\n", 3000), 400);
+    assert_about(drip(fd, "\r\n", 5000), 400);
     close(fd);
     fd = web_connect(); /* on a connection that was used before, from its first byte on */
     web_ask(fd, GET("/x"), "/x");
     web_run(600);
-    assert_about(drip(fd, "GET / HTTP/1.1 and so on", 3000), 400);
+    assert_about(drip(fd, "GET / HTTP/1.1 and so on", 5000), 400);
     close(fd);
 }
 
@@ -107,7 +109,7 @@ static void test_dripping_body_has_a_deadline(void **state)
     rq = web_take();
     web_run(600); /* nobody asks: not the client's fault */
     sr_request_read(rq, &r, &web.loop, 1000);
-    assert_about(drip(fd, "x", 3000), 400);
+    assert_about(drip(fd, "x", 5000), 400);
     assert_int_equal(r.op.state, SR_OP_READY);
     assert_int_equal(r.op.err.code, SR_TIMEOUT);
     sr_op_drop(&r.op);
@@ -119,7 +121,65 @@ static void test_dripping_body_has_a_deadline(void **state)
     rq = web_take();
     web_respond(rq, 200, "unread");
     web_done(rq);
-    assert_about(drip(fd, "x", 3000), 400);
+    assert_about(drip(fd, "x", 5000), 400);
+    close(fd);
+}
+
+/* The same between chunks, and behind the last one. */
+static void test_dripping_chunks_have_a_deadline(void **state)
+{
+    static const struct {
+        const char *start, *rest;
+    } cases[] = {{"", "0"}, {"5", ";"}, {"5;", "a"}, {"0\r\n", "X"}, {"0\r\nX: ", "y"},
+                 {"0\r\n", "X: y\r\n"}};
+
+    (void)state;
+    web.config.request_ms = 400;
+    web_open();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sr_read r = {0};
+        struct sr_request *rq;
+        int fd = web_connect();
+
+        web_send(fd, POST_CHUNKED);
+        rq = web_take();
+        sr_request_read(rq, &r, &web.loop, 1000);
+        web_send(fd, cases[i].start);
+        if (i == 0) /* a size of many digits is malformed after a while */
+            assert_true(drip(fd, cases[i].rest, 5000) < 2400);
+        else
+            assert_about(drip(fd, cases[i].rest, 5000), 400);
+        assert_int_equal(r.op.state, SR_OP_READY);
+        assert_true(r.op.err.code == SR_TIMEOUT || (i == 0 && r.op.err.code == SR_CONFLICT));
+        sr_op_drop(&r.op);
+        web_done(rq);
+        close(fd);
+    }
+}
+
+/* A "100 Continue" that cannot be sent, because what came before it is not read, for a
+ * request that has no body at all. */
+static void test_unread_continue_has_a_deadline(void **state)
+{
+    int64_t start;
+    int fd;
+
+    (void)state;
+    web.config.request_ms = 400;
+    web_open();
+    web.serve = web_serve_target;
+    fd = web_connect();
+    web_ask(fd, GET("/x"), "/x");
+    for (int i = 0; i < 20; i++) { /* as many answers would do */
+        while (send(web.httpd->conns->fd, zeros, sizeof zeros, MSG_DONTWAIT) > 0)
+            ;
+        web_run(5);
+    }
+    start = sr_now_ms();
+    web_send(fd, "GET /x HTTP/1.1\r\n" HOST "Expect: 100-continue\r\n\r\n");
+    while (sr_httpd_stats(web.httpd).connections && sr_now_ms() - start < 5000)
+        web_turn(20);
+    assert_about((int)(sr_now_ms() - start), 400);
     close(fd);
 }
 
@@ -139,7 +199,7 @@ static void test_idle_connections_end(void **state)
     }
     web_ask(fd, GET("/x"), "/x");
     start = sr_now_ms();
-    assert_true(web_is_closed(fd, 3000));
+    assert_true(web_is_closed(fd, 5000));
     assert_about((int)(sr_now_ms() - start), 400);
     close(fd);
 }
@@ -203,7 +263,7 @@ static void test_stuck_chunk_lines_are_no_work(void **state)
         web_push(fd[0], "e", 1);
         web_run(2);
     }
-    assert_true(web_is_closed(fd[0], 100));
+    assert_true(web_is_closed(fd[0], 5000));
     for (int i = 0; i < STUCK; i++) {
         close(fd[i]);
         web_run(1);
@@ -284,7 +344,7 @@ static void unread_rest(bool stream, bool reads)
     free(bytes);
     sr_request_watch(rq, &g, &web.loop);
     start = sr_now_ms();
-    while (g.op.state == SR_OP_PENDING && sr_now_ms() - start < 1500) {
+    while (g.op.state == SR_OP_PENDING && sr_now_ms() - start < (reads ? 1500 : 5000)) {
         char some[4096];
 
         if (reads)
@@ -334,9 +394,9 @@ static void test_newcomer_gets_the_place_of_the_idlest(void **state)
         web_send(fd[i], "POST / HTTP/1.1\r\nContent-Le");
     assert_int_equal(sr_httpd_stats(web.httpd).connections, IDLE + SLOW);
     web_assert_served();
-    assert_true(web_is_closed(fd[0], 500)); /* the one whose last request is longest ago */
-    assert_false(web_is_closed(fd[1], 0));
+    assert_true(web_is_closed(fd[0], 5000)); /* the one whose last request is longest ago */
     web_run(20);
+    assert_false(web_is_closed(fd[1], 0));
     for (int i = 0; i < 20; i++) /* more than one at a time */
         newcomers[i] = web_connect();
     for (int i = 0; i < 20; i++)
@@ -344,6 +404,7 @@ static void test_newcomer_gets_the_place_of_the_idlest(void **state)
     for (int i = 0; i < 20; i++)
         web_receive(newcomers[i], "/new");
     assert_int_equal(sr_httpd_stats(web.httpd).connections, IDLE + SLOW);
+    web_run(20);
     for (int i = IDLE; i < IDLE + SLOW; i++)
         assert_false(web_is_closed(fd[i], 0));
     for (int i = 0; i < 20; i++)
@@ -366,7 +427,8 @@ static void test_newcomer_among_slow_ones(void **state)
         web_send(fd[i], "GET / HT");
     }
     web_assert_served();
-    assert_true(web_is_closed(fd[0], 500));
+    assert_true(web_is_closed(fd[0], 5000));
+    web_run(20);
     assert_false(web_is_closed(fd[1], 0));
     for (int i = 0; i < 10; i++)
         close(fd[i]);
@@ -425,7 +487,7 @@ static void test_out_of_descriptors_does_not_spin(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     if (web.turns > 40)
         fail_msg("%ld turns in a second", web.turns);
-    assert_true(web_is_closed(fd[0], 500)); /* an idle one gave its descriptor */
+    assert_true(web_is_closed(fd[0], 5000)); /* an idle one gave its descriptor */
     for (int i = 1; i < 4; i++)
         assert_non_null(strstr(web_ask(fd[i], GET("/late"), "/late"), "200 OK"));
     for (int i = 0; i < 4; i++)
@@ -440,6 +502,8 @@ int main(void)
         T(test_endless_chunk_line_does_not_spin),
         T(test_dripping_head_has_a_deadline),
         T(test_dripping_body_has_a_deadline),
+        T(test_dripping_chunks_have_a_deadline),
+        T(test_unread_continue_has_a_deadline),
         T(test_idle_connections_end),
         T(test_nothing_to_do_is_no_work),
         T(test_stuck_chunk_lines_are_no_work),
