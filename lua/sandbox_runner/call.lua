@@ -27,8 +27,9 @@ local function throw(code, message, data)
   error({ rpc = { code = code, message = message, data = data } }, 0)
 end
 
-local function progress_token(params)
-  local meta = params._meta
+local function progress_token(message)
+  if message.progress_token then return message.progress_token end
+  local meta = message.params._meta
   local token = rpc.is_object(meta) and meta.progressToken
   if type(token) == "string" or math.type(token) == "integer" then return token end
 end
@@ -299,7 +300,7 @@ local function begin(req, body, background)
   end
   local taken, why = take_answers(req)
   if not taken then return nil, rpc.INVALID_PARAMS, why end
-  req.call = { started_ms = req.server.now_ms(), token = progress_token(req.message.params),
+  req.call = { started_ms = req.server.now_ms(), token = progress_token(req.message),
     last = -math.huge, last_ms = -math.huge, background = background }
   req.session.calls[req.message.key], req.server.running[req] = req, true
   req.server.call_bytes = req.server.call_bytes + req.message.bytes

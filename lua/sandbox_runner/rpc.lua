@@ -88,6 +88,14 @@ local function read_params(object)
   return params or {}
 end
 
+-- A progress token that no double holds comes back as it was written, like an id.
+local function raw_progress_token(params, text)
+  local meta = params._meta
+  if not rpc.is_object(meta) or math.type(meta.progressToken) ~= "float" then return nil end
+  local token = text:match('"progressToken"%s*:%s*(-?%d+)%s*[,}]')
+  return token and json.raw(token)
+end
+
 local function read_request(object, text, token)
   local key = rpc.key(object.id, token)
   if not key then
@@ -98,7 +106,8 @@ local function read_request(object, text, token)
   local params
   params, why = read_params(object)
   if not params then return bad(rpc.INVALID_PARAMS, why, token) end
-  return { kind = "request", id = token, key = key, method = object.method, params = params, bytes = #text }
+  return { kind = "request", id = token, key = key, method = object.method, params = params, bytes = #text,
+    progress_token = raw_progress_token(params, text) }
 end
 
 local function read_notification(object, text)
@@ -198,7 +207,8 @@ end
 --   "bad"          code, message and, where it can be read, id: to be answered
 --   "response"     key, and result (an object) or error (an object)
 --   "ignored", "blank": nothing to do.
--- A request has bytes, the length of its text. nul = true marks a message in
+-- A request has bytes, the length of its text, and progress_token when that is an
+-- integer beyond 2^53 (params holds it rounded then). nul = true marks a message in
 -- whose strings U+0000 was replaced by U+FFFD.
 -- batches: whether they are served; a long one that is not is not even read.
 function rpc.parse(text, batches)

@@ -10,7 +10,6 @@ local json = client.json
 
 -- Ids and tokens that get lost, rounded or taken for none, as they stand in a message.
 local IDS = { "0", "-5", '""', '"abc"', "9007199254740993" }
-local TOKENS = { "0", "-5", '""', '"abc"', "9007199254740991" }
 local UP = "import time; print('up', flush=True); time.sleep(%g); print('slept')"
 
 -- A parent of the server that alone holds the other end of its stdin.
@@ -76,7 +75,7 @@ describe("a client on stdio", function()
   end)
 
   it("F004 hears of the progress under its tokens", function()
-    for _, token in ipairs(TOKENS) do
+    for _, token in ipairs(IDS) do
       server:send(call_text(1004, '{"language":"python","code":"print(1)"}', ('{"progressToken":%s}'):format(token)))
       local message, line = server:read()
       assert.equal("notifications/progress", message.method)
