@@ -324,8 +324,9 @@ language "cpp" {
 -- entry's name), code, timeout_seconds and client (who asks: "stdio", an address
 -- or the name of a token). It returns nothing to allow it, nil or false and a
 -- reason to refuse it, or a changed request, which is checked again. That one may
--- also say memory and cpus, the limits of this program alone. When it fails or
--- takes longer than 0.2 s the run is refused.
+-- also say memory and cpus, the limits of this program alone, above or below those
+-- of `limits`; memory must stay above scratch + tmp + shm. When it fails or takes
+-- longer than 0.2 s the run is refused.
 --
 -- policy = function(request)
 --   if request.language == "cpp" and #request.code > 20000 then
