@@ -19,6 +19,11 @@ int sr_lua_push_err(lua_State *L, const struct sr_err *err);
 /* Registers that metatable. */
 void sr_lua_open_err(lua_State *L);
 
+/* Registers the metatable of a class of userdata: methods, __gc, and __close (NULL: none);
+ * scripts cannot get at it. */
+void sr_lua_new_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc,
+                      lua_CFunction close);
+
 /* Openers, one per Lua table of sandbox_runner.core; each returns its table. */
 int sr_lua_open_json(lua_State *L);
 int sr_lua_open_text(lua_State *L);

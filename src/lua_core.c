@@ -8,6 +8,24 @@
 #define SR_VERSION "0.0.0"
 #endif
 
+void sr_lua_new_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc,
+                      lua_CFunction close)
+{
+    luaL_newmetatable(L, name);
+    lua_pushcfunction(L, gc);
+    lua_setfield(L, -2, "__gc");
+    if (close) {
+        lua_pushcfunction(L, close);
+        lua_setfield(L, -2, "__close");
+    }
+    lua_newtable(L);
+    luaL_setfuncs(L, methods, 0);
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+}
+
 int luaopen_sandbox_runner_core(lua_State *L)
 {
     static const luaL_Reg parts[] = {

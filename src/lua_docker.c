@@ -511,19 +511,6 @@ static int docker_open(lua_State *L)
     return 1;
 }
 
-static void make_class(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc)
-{
-    luaL_newmetatable(L, name);
-    lua_pushcfunction(L, gc);
-    lua_setfield(L, -2, "__gc");
-    lua_newtable(L);
-    luaL_setfuncs(L, methods, 0);
-    lua_setfield(L, -2, "__index");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    lua_pop(L, 1);
-}
-
 int sr_lua_open_docker(lua_State *L)
 {
     static const luaL_Reg methods[] = {
@@ -543,8 +530,8 @@ int sr_lua_open_docker(lua_State *L)
         {"read", transfer_read}, {"finished", transfer_finished}, {NULL, NULL}};
     static const luaL_Reg functions[] = {{"open", docker_open}, {NULL, NULL}};
 
-    make_class(L, SR_DOCKER_MT, methods, docker_gc);
-    make_class(L, CALL_MT, transfer, call_gc);
+    sr_lua_new_class(L, SR_DOCKER_MT, methods, docker_gc, NULL);
+    sr_lua_new_class(L, CALL_MT, transfer, call_gc, NULL);
     sr_lua_open_box(L);
     luaL_newlib(L, functions);
     return 1;

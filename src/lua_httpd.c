@@ -473,24 +473,6 @@ static int stream_gc(lua_State *L)
     return let_go(L, sr_request_abort);
 }
 
-static void new_type(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction gc,
-                     lua_CFunction close)
-{
-    luaL_newmetatable(L, name);
-    lua_pushcfunction(L, gc);
-    lua_setfield(L, -2, "__gc");
-    if (close) {
-        lua_pushcfunction(L, close);
-        lua_setfield(L, -2, "__close");
-    }
-    lua_newtable(L);
-    luaL_setfuncs(L, methods, 0);
-    lua_setfield(L, -2, "__index");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    lua_pop(L, 1);
-}
-
 int sr_lua_open_httpd(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"listen", httpd_listen}, {NULL, NULL}};
@@ -504,9 +486,9 @@ int sr_lua_open_httpd(lua_State *L)
     static const luaL_Reg stream[] = {
         {"write", stream_write}, {"close", stream_close}, {NULL, NULL}};
 
-    new_type(L, SERVER_MT, server, server_gc, server_close);
-    new_type(L, REQUEST_MT, request, request_gc, NULL);
-    new_type(L, STREAM_MT, stream, stream_gc, stream_close);
+    sr_lua_new_class(L, SERVER_MT, server, server_gc, server_close);
+    sr_lua_new_class(L, REQUEST_MT, request, request_gc, NULL);
+    sr_lua_new_class(L, STREAM_MT, stream, stream_gc, stream_close);
     luaL_newlib(L, functions);
     return 1;
 }

@@ -93,7 +93,7 @@ local function log_sender(req)
     if not rank then error("unknown log level " .. schema.show(level), 2) end
     if data == nil then error("log: there is no data; give a text or a table", 2) end
     if not req.rules.modern then wanted = req.session.log_level end
-    if not wanted or rank < legacy.level_rank[wanted] or not is_live(req.call) then return end
+    if not wanted or rank < legacy.level_rank[wanted] or bytes > MAX_LOG or not is_live(req.call) then return end
     local text = core.json.encode(rpc.notification("notifications/message",
       { level = level, logger = logger, data = data }))
     bytes = bytes + #text
@@ -223,9 +223,7 @@ end
 -- What a handler returned may be nothing that can be sent.
 local function answer_with(req, result)
   local ok, trace = xpcall(req.answer, debug.traceback, req, result)
-  if ok then return end
-  local failure = req.server:internal_error(req.message.method, trace)
-  req.reply(rpc.error(req.message.id, failure.code, failure.message))
+  if not ok then req:fail(trace) end
 end
 
 -- The end of a call, whatever it was; only here it leaves the tables.

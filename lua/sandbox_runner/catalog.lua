@@ -16,9 +16,9 @@
 --   {role, content} | nil, text
 -- complete: argument or variable -> list of texts | function(value, ctx) -> list
 local handlers = require "sandbox_runner.handlers"
-local json_schema = require("sandbox_runner.later").module "sandbox_runner.json_schema"
 local prompts = require "sandbox_runner.prompts"
 local resources = require "sandbox_runner.resources"
+local schema = require "sandbox_runner.schema"
 local tools = require "sandbox_runner.tools"
 local words = require "sandbox_runner.words"
 
@@ -64,7 +64,7 @@ local function variables_of(matcher, uri)
     local from, to = back:find(texts[i], earliest, true)
     local value = from and back:sub(at, from - 1):reverse() or ""
     if value == "" or value:find "[/?#]" then return nil end
-    variables[names[i]] = json_schema.percent_decoded(value)
+    variables[names[i]] = schema.percent_decoded(value)
     at = to + 1
   end
   return variables

@@ -5,7 +5,6 @@
 local core = require "sandbox_runner.core"
 local call = require "sandbox_runner.call"
 local handlers = require "sandbox_runner.handlers"
-local json_schema = require("sandbox_runner.later").module "sandbox_runner.json_schema"
 local rpc = require "sandbox_runner.rpc"
 local schema = require "sandbox_runner.schema"
 local tasks = require("sandbox_runner.later").module "sandbox_runner.tasks"
@@ -98,7 +97,7 @@ local function check_texts(place, object, names)
 end
 
 local function check_object(place, value)
-  check_member(place, value, "an object", value == nil or rpc.is_object(value) and not json_schema.is_list(value))
+  check_member(place, value, "an object", value == nil or rpc.is_object(value) and not schema.is_list(value))
 end
 
 local function check_blocks(content, what)
@@ -136,7 +135,7 @@ local function tool_result(tool, value, rules)
     return { content = core.json.array { text_block(tostring(value)) }, isError = false }
   end
   return known({ content = core.json.array { text_block(core.json.encode(value)) }, isError = false },
-    { structuredContent = not json_schema.is_list(value) and value or nil }, rules.result)
+    { structuredContent = not schema.is_list(value) and value or nil }, rules.result)
 end
 
 local function find_tool(req)

@@ -53,7 +53,7 @@ end
 --- Whether what a handler returned is a whole CallToolResult.
 function handlers.is_result(value)
   local content = type(value) == "table" and value.content
-  return type(content) == "table" and (next(content) == nil or json_schema.is_list(content))
+  return type(content) == "table" and (next(content) == nil or schema.is_list(content))
 end
 
 local function conforming(entry, value)

@@ -79,7 +79,7 @@ function M.target(text)
   local path, rest = text:match "^([^?#]*)%??([^#]*)"
   local query = {}
   for name, value in rest:gmatch "([^&=]+)=?([^&]*)" do
-    query[name] = value:gsub("+", " "):gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end)
+    query[name] = schema.percent_decoded((value:gsub("+", " ")))
   end
   if #path > 1 then path = path:gsub("/$", "") end
   return path, query

@@ -60,13 +60,8 @@ local function find_anchor(node, name)
   return found
 end
 
---- A part of a URI with its %XX as bytes.
-function json_schema.percent_decoded(text)
-  return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
 local function unescape(token)
-  return (json_schema.percent_decoded(token):gsub("~1", "/"):gsub("~0", "~"))
+  return (schema.percent_decoded(token):gsub("~1", "/"):gsub("~0", "~"))
 end
 
 --- The schema that a $ref names: "#", "#anchor" or "#/a/pointer"; or nil.
@@ -87,12 +82,6 @@ end
 -- (ARGUMENTS or ANSWER), seen (see check_reference).
 local evaluate
 
---- Whether a table is a list for JSON: marked as one, or with elements. An empty
--- one that is not marked may be either; it is encoded as an object.
-function json_schema.is_list(value)
-  return type(value) == "table" and (getmetatable(value) == array_mt or #value > 0)
-end
-
 local IS = {
   string = function(_, v) return type(v) == "string" end,
   number = function(_, v) return type(v) == "number" end,
@@ -100,9 +89,9 @@ local IS = {
   boolean = function(_, v) return type(v) == "boolean" end,
   null = function(_, v) return v == null end,
   array = function(state, v)
-    return json_schema.is_list(v) or (state.plain and type(v) == "table" and next(v) == nil)
+    return schema.is_list(v) or (state.plain and type(v) == "table" and next(v) == nil)
   end,
-  object = function(_, v) return type(v) == "table" and not json_schema.is_list(v) end,
+  object = function(_, v) return type(v) == "table" and not schema.is_list(v) end,
 }
 
 local IN_WORDS = { string = "a string", integer = "a whole number", number = "a number", boolean = "true or false",
@@ -338,7 +327,7 @@ local function check_content(state, node, value, path)
   if kind == "string" then return check_string(state, node, value, path) end
   if kind ~= "table" then return true, value end
   local types = types_of(node)
-  if json_schema.is_list(value) or (IS.array(state, value) and has(types, "array") and not has(types, "object")) then
+  if schema.is_list(value) or (IS.array(state, value) and has(types, "array") and not has(types, "object")) then
     return check_array(state, node, value, path)
   end
   return check_object(state, node, value, path)

@@ -131,9 +131,10 @@ local function merged(base, overrides)
   return out
 end
 
---- The limits of an entry's run stage: config.limits with the entry's own on top.
-function languages.run_limits(config, entry)
-  return merged(config.limits, entry.limits)
+--- The limits of an entry's run stage: config.limits with the entry's own on top,
+-- and on top of those the ones of a single request, if it has any.
+function languages.run_limits(config, entry, own)
+  return merged(merged(config.limits, entry.limits), own)
 end
 
 --- The limits of an entry's compile stage.

@@ -12,7 +12,8 @@ legacy.NEWEST = "2025-11-25"
 -- Optional members by the revision that brought them; batches came and went.
 local TOOL_2025_06 = { "annotations", "title", "outputSchema", "_meta" }
 local TOOL_2025_11 = { "annotations", "title", "outputSchema", "_meta", "icons" }
-local NAMED = { "title", "_meta" }
+local FIRST = { "tools", "resources", "prompts", "logging" }
+local WITH_COMPLETIONS = { "tools", "resources", "prompts", "logging", "completions" }
 
 --- Revision -> its field sets: members of a tool, a tool result, serverInfo, a
 -- progress notification, a resource (or template) and a prompt beyond those of
@@ -20,23 +21,30 @@ local NAMED = { "title", "_meta" }
 -- a resource that does not exist.
 legacy.versions = {
   ["2024-11-05"] = { tool = {}, result = {}, info = {}, progress = {}, resource = { "annotations" }, prompt = {},
-    capabilities = { "tools", "resources", "prompts", "logging" } },
+    capabilities = FIRST },
   ["2025-03-26"] = { tool = { "annotations" }, result = {}, info = {}, progress = { "message" },
     resource = { "annotations" }, prompt = {}, batches = true,
-    capabilities = { "tools", "resources", "prompts", "logging", "completions" } },
+    capabilities = WITH_COMPLETIONS },
   ["2025-06-18"] = { tool = TOOL_2025_06, result = { "structuredContent", "_meta" }, info = { "title" },
-    progress = { "message" }, resource = { "annotations", "title", "_meta" }, prompt = NAMED,
-    capabilities = { "tools", "resources", "prompts", "logging", "completions" } },
+    progress = { "message" }, resource = { "annotations", "title", "_meta" }, prompt = { "title", "_meta" },
+    capabilities = WITH_COMPLETIONS },
   ["2025-11-25"] = { tool = TOOL_2025_11, result = { "structuredContent", "_meta" },
     info = { "title", "description" }, progress = { "message" },
     resource = { "annotations", "title", "_meta", "icons" }, prompt = { "title", "_meta", "icons" },
-    capabilities = { "tools", "resources", "prompts", "logging", "completions" } },
+    capabilities = WITH_COMPLETIONS },
 }
 for _, rules in pairs(legacy.versions) do rules.not_found = -32002 end
 
---- What the capabilities of a revision say.
+-- What each says.
 local CAPABILITIES = { tools = { listChanged = true }, resources = { listChanged = true, subscribe = true },
   prompts = { listChanged = true }, logging = {}, completions = {} }
+
+--- The capabilities of the server in a revision with these rules, a new table.
+function legacy.capabilities(rules)
+  local out = {}
+  for _, name in ipairs(rules.capabilities) do out[name] = CAPABILITIES[name] end
+  return out
+end
 
 local NOT_INITIALIZED = "not initialized: send initialize first (revisions "
   .. schema.listing(schema.keys(legacy.versions)) .. "), or send the _meta of revision 2026-07-28"
@@ -73,9 +81,8 @@ function methods.initialize(req)
   if why then return nil, rpc.INVALID_PARAMS, "initialize: " .. why end
   local asked = params.protocolVersion
   session:initialize(legacy.versions[asked] and asked or legacy.NEWEST, params)
-  local rules, capabilities = legacy.versions[session.version], {}
-  for _, name in ipairs(rules.capabilities) do capabilities[name] = CAPABILITIES[name] end
-  return { protocolVersion = session.version, capabilities = capabilities,
+  local rules = legacy.versions[session.version]
+  return { protocolVersion = session.version, capabilities = legacy.capabilities(rules),
     serverInfo = req.server:info(rules.info), instructions = req.server.instructions }
 end
 

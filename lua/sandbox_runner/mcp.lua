@@ -47,6 +47,12 @@ function Request:answer(result)
   self.reply(rpc.result(self.message.id, era.decorate(self, result)))
 end
 
+--- Answers for a fault of ours, which is logged with its trace.
+function Request:fail(trace)
+  local failure = self.server:internal_error(self.message.method, trace)
+  self.reply(rpc.error(self.message.id, failure.code, failure.message))
+end
+
 -- The text of an answer that a client can take; what cannot be encoded is a fault
 -- of a handler.
 local function encoded(server, answer)
@@ -141,9 +147,7 @@ end
 local function dispatch_request(session, message, sink)
   local req = new_request(session, message, sink)
   local ok, trace = xpcall(serve, debug.traceback, req)
-  if ok then return end
-  local failure = session.server:internal_error(message.method, trace)
-  req.reply(rpc.error(message.id, failure.code, failure.message))
+  if not ok then req:fail(trace) end
 end
 
 --- Takes the outcome of the legacy handshake.

@@ -20,7 +20,7 @@ modern.versions = { "2026-07-28" }
 modern.rules = { modern = true, tool = { "annotations", "title", "outputSchema", "_meta", "icons" },
   result = { "structuredContent", "_meta" }, info = {}, progress = { "message" },
   resource = { "annotations", "title", "_meta", "icons" }, prompt = { "title", "_meta", "icons" },
-  not_found = rpc.INVALID_PARAMS }
+  not_found = rpc.INVALID_PARAMS, capabilities = legacy.versions[legacy.NEWEST].capabilities }
 
 -- Caching hints (2026-07-28, "Caching"): what everybody sees alike is public; a
 -- resource may hold what a user ran.
@@ -95,15 +95,24 @@ local methods = {}
 modern.methods = methods
 
 methods["server/discover"] = function(req)
-  return { supportedVersions = served_list(), instructions = req.server.instructions,
-    capabilities = { tools = { listChanged = true }, prompts = { listChanged = true }, completions = {},
-      resources = { listChanged = true, subscribe = true }, logging = {},
-      extensions = req.server.tasks and { [tasks.EXTENSION] = {} } or nil } }
+  local capabilities = legacy.capabilities(modern.rules)
+  capabilities.extensions = req.server.tasks and { [tasks.EXTENSION] = {} } or nil
+  return { supportedVersions = served_list(), instructions = req.server.instructions, capabilities = capabilities }
 end
 
 -- Kind of a catalog event -> the member of `notifications` that asks for it.
 local LIST_FILTERS = { tools = "toolsListChanged", prompts = "promptsListChanged", resources = "resourcesListChanged" }
-local MAX_URIS, MAX_URI_BYTES = 1000, 65536
+local MAX_TEXTS, MAX_URI_BYTES = 1000, 65536
+
+-- What is wrong with a list of texts in a filter, or nil.
+local function bad_texts(name, list)
+  if getmetatable(list) ~= core.json.array_mt or #list > MAX_TEXTS then
+    return ("%s must be an array of at most %d strings"):format(name, MAX_TEXTS)
+  end
+  for _, text in ipairs(list) do
+    if type(text) ~= "string" then return name .. " must hold strings" end
+  end
+end
 
 -- The honoured part of a filter, and the set of its URIs; or nil, why.
 local function read_filter(filter)
@@ -115,14 +124,10 @@ local function read_filter(filter)
   end
   local asked = rpc.optional(filter.resourceSubscriptions)
   if asked == nil then return honoured, uris end
-  if getmetatable(asked) ~= core.json.array_mt or #asked > MAX_URIS then
-    return nil, ("resourceSubscriptions must be an array of at most %d URIs"):format(MAX_URIS)
-  end
+  local why = bad_texts("resourceSubscriptions", asked)
+  if why then return nil, why end
   local bytes = 0
-  for _, uri in ipairs(asked) do
-    if type(uri) ~= "string" then return nil, "resourceSubscriptions must hold strings" end
-    uris[uri], bytes = true, bytes + #uri
-  end
+  for _, uri in ipairs(asked) do uris[uri], bytes = true, bytes + #uri end
   if bytes > MAX_URI_BYTES then
     return nil, ("resourceSubscriptions may take %d bytes together"):format(MAX_URI_BYTES)
   end
@@ -144,13 +149,8 @@ local function read_task_ids(req)
   local asked = rpc.optional(req.message.params.notifications.taskIds)
   if asked == nil then return {} end
   if not req.server.tasks or not tasks.declared(req) then return tasks.undeclared() end
-  if getmetatable(asked) ~= core.json.array_mt or #asked > MAX_URIS then
-    return nil, rpc.INVALID_PARAMS, ("subscriptions/listen: taskIds must be an array of at most %d ids")
-      :format(MAX_URIS)
-  end
-  for _, id in ipairs(asked) do
-    if type(id) ~= "string" then return nil, rpc.INVALID_PARAMS, "subscriptions/listen: taskIds must hold strings" end
-  end
+  local why = bad_texts("taskIds", asked)
+  if why then return nil, rpc.INVALID_PARAMS, "subscriptions/listen: " .. why end
   return asked
 end
 

@@ -226,7 +226,7 @@ function rpc.parse(text, batches)
     return bad(rpc.PARSE_ERROR, "not JSON: " .. err.message, rpc.salvage_id(text))
   end
   if getmetatable(value) == json.array_mt then return read_batch(value, text, nul) end
-  return read_value(value, text, nul, rpc.is_object(value) and json.raw_id(text) or nil)
+  return read_value(value, text, nul, rpc.is_object(value) and value.id ~= nil and json.raw_id(text) or nil)
 end
 
 --- The key of params.requestId of a notifications/cancelled.

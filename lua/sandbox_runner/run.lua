@@ -51,12 +51,6 @@ local function copy(t)
   return out
 end
 
-local function merge(base, more)
-  local out = copy(base)
-  for name, value in pairs(more) do out[name] = value end
-  return out
-end
-
 local function environment(entry)
   local all, list = copy(ENVIRONMENT), {}
   for name, value in pairs(entry.env or {}) do all[name] = value end
@@ -371,11 +365,11 @@ local function run_stage(self, request, run_id, artifact)
   local entry = request.language
   local file = artifact and { path = entry.artifact, mode = 493, data = artifact }
     or { path = entry.file, mode = 420, data = request.code }
-  local limits, own = languages.run_limits(self.config, entry), request.limits
+  local own = request.limits
   return {
-    kind = "r", entry = entry, run_id = run_id, limits = own and merge(limits, own) or limits,
-    own_limits = own, pool_limits = limits, argv = entry.run, wall_ms = request.timeout_ms,
-    writable = artifact == nil, doing = "running", files = { file },
+    kind = "r", entry = entry, run_id = run_id, limits = languages.run_limits(self.config, entry, own),
+    own_limits = own, pool_limits = languages.run_limits(self.config, entry), argv = entry.run,
+    wall_ms = request.timeout_ms, writable = artifact == nil, doing = "running", files = { file },
   }
 end
 

@@ -124,8 +124,10 @@ function schema.suggest(name, names)
   return "known are " .. schema.listing(names)
 end
 
-local function is_list(value)
-  return getmetatable(value) == array_mt or #value > 0
+--- Whether a value is a table that is a list for JSON: marked as one, or with
+-- elements. An empty one that is not marked may be either; it is encoded as an object.
+function schema.is_list(value)
+  return type(value) == "table" and (getmetatable(value) == array_mt or #value > 0)
 end
 
 --- A value as a message shows it: short, on one line.
@@ -141,7 +143,7 @@ function schema.show(value)
     if value ~= value then return "NaN" end
     return math.type(value) == "integer" and tostring(value) or ("%.14g"):format(value)
   end
-  if kind == "table" then return is_list(value) and "a list" or "a table" end
+  if kind == "table" then return schema.is_list(value) and "a list" or "a table" end
   if kind == "boolean" then return tostring(value) end
   return "a " .. kind
 end
@@ -340,7 +342,7 @@ local function check_field(node, field, value, path)
 end
 
 function CHECK.record(node, value, path)
-  if type(value) ~= "table" or is_list(value) then return refuse(node, value, path) end
+  if type(value) ~= "table" or schema.is_list(value) then return refuse(node, value, path) end
   local unknown = unknown_field(node, value, path)
   if unknown then return nil, unknown end
   local out = {}
@@ -353,7 +355,7 @@ function CHECK.record(node, value, path)
 end
 
 function CHECK.map(node, value, path)
-  if type(value) ~= "table" or is_list(value) then return refuse(node, value, path) end
+  if type(value) ~= "table" or schema.is_list(value) then return refuse(node, value, path) end
   local out = {}
   for key, element in pairs(value) do
     local name, message = schema.check(node.key, key, path .. ": the name " .. tostring(key))
@@ -429,6 +431,11 @@ function schema.trim(text)
   if not from then return "" end
   local _, to = text:find("^.*%S")
   return text:sub(from, to)
+end
+
+--- text with %41 and the like replaced by what they stand for (RFC 3986, 2.1).
+function schema.percent_decoded(text)
+  return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
 --- text with a full stop, unless it ends as a sentence already.
