@@ -201,11 +201,24 @@ static int migrate_locked(struct sqlite3 *db, struct sr_err *err)
     return sr_history_exec(db, "COMMIT", "extend its table", err);
 }
 
+/* In one read transaction: the answers must be of one moment, or a table that another
+ * server makes meanwhile is taken for another program's. */
+static int look_once(struct sqlite3 *db, struct schema *s, struct sr_err *err)
+{
+    int rc;
+
+    if (sr_history_exec(db, "BEGIN", "read the file", err) < 0)
+        return -1;
+    rc = look(db, s, err);
+    sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}
+
 int sr_history_schema_check(struct sqlite3 *db, bool *current, struct sr_err *err)
 {
     struct schema s;
 
-    if (look(db, &s, err) < 0 || check_schema(&s, err) < 0)
+    if (look_once(db, &s, err) < 0 || check_schema(&s, err) < 0)
         return -1;
     *current = s.has_runs && s.version == SCHEMA_VERSION;
     return 0;

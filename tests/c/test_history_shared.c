@@ -1,5 +1,6 @@
 /* One history and several who use it, and some who die. */
 #include "history_rig.h"
+#include "history_schema.h"
 
 static double now(void)
 {
@@ -148,6 +149,37 @@ static void test_many_processes(void **state)
     }
 }
 
+/* Makes the table, as another server would, when the last but one question is asked. */
+static int make_table_meanwhile(unsigned type, void *done, void *stmt, void *sql)
+{
+    (void)type;
+    (void)stmt;
+    if (strstr(sql, "NOT LIKE") && !*(bool *)done) {
+        *(bool *)done = true;
+        run_sql(PYTHON_SCHEMA);
+    }
+    return 0;
+}
+
+/* What is found at a look holds for one moment, whatever others do in between. */
+static void test_look_while_another_makes_the_table(void **state)
+{
+    (void)state;
+    struct sr_err err = {0};
+    sqlite3 *db = NULL;
+    bool made = false, current = true;
+
+    run_sql("PRAGMA journal_mode = WAL;");
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_trace_v2(db, SQLITE_TRACE_STMT, make_table_meanwhile, &made);
+    if (sr_history_schema_check(db, &current, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_true(made);
+    assert_false(current);
+    assert_true(sqlite3_get_autocommit(db)); /* no transaction is left open */
+    sqlite3_close(db);
+}
+
 static void test_two_connections_in_one_process(void **state)
 {
     (void)state;
@@ -170,6 +202,7 @@ int main(void)
         test_with_folder(test_locked_is_not_corrupt),
         test_with_folder(test_kill_loses_nothing),
         test_with_folder(test_many_processes),
+        test_with_folder(test_look_while_another_makes_the_table),
         test_with_folder(test_two_connections_in_one_process),
     };
 
